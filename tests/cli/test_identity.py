@@ -165,7 +165,7 @@ def test_the_owner_of_the_machine_cannot_approve(opentill: Commands) -> None:
         "update logins set proved_at = proved_at - 660000",
         "update staff set role = 'support'",  # the person has lost the role
         "delete from staff",  # the person has left
-        "delete from logins",  # the login has ended
+        "delete from logins",  # all logins have ended
     ):
         in_database(opentill, lambda tx, sql=sql: tx.execute(sql))
         assert "opentill" in ann.refusal(*approve), sql

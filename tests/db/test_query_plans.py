@@ -30,7 +30,7 @@ BIG_TABLES: Final = frozenset(
     }
 )
 _FIRST_OPEN: Final = f"cs_{MANY_ORDERS * 9 // 10:026}"  # a tenth of the sessions is open
-# Statements that read every matching row, with the reason.
+# Statements that read every matching row, and why they may.
 UNBOUNDED: Final = {
     "checkouts.queries.COUNT_DUE": "counts the sessions that an advance of the clock ends",
     "orders.payments.queries.COUNT_FAILED": "reads uncounted attempts by their partial index",

@@ -84,7 +84,7 @@ EXPLAINED: Final = frozenset(
         "disputes.queries": "ANYWHERE SEARCH OF_ALL CHANGE_REFUSAL",
         "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
         "adjustments.queries": "ANYWHERE",
-        # run in tests/payouts, tests/db/test_row_locks.py and tests/console/test_books.py
+        # these run in tests/payouts, tests/db/test_row_locks.py and tests/console/test_books.py
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE RETURNED",
         "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES SUMS_OF_PAYOUTS ADD_BOOKING",
         # these read rows of all merchants: tests/payouts/test_returned_accounts.py
@@ -92,7 +92,7 @@ EXPLAINED: Final = frozenset(
         # these process a run with payouts of many merchants: tests/payouts/test_runs.py
         "payouts.queries  ": "DUE_AFTER PUT_IN_FILE RUN_SUMS IN_RUN TRANSFERS ADD_TRANSFER"
         " IS_IN_RUN ACCOUNT ADD_ACCOUNT REQUEST_ANYWHERE WAITING_OF_RUN RUN_EXCEEDS MOVED_BY_RUN",
-        # run in tests/approvals; all but the search by an id are limited to a merchant
+        # these run in tests/approvals; all but the search by an id are limited to a merchant
         "approvals.queries": "ANYWHERE WAITING WAITING_OF_SUBJECT INSERT BY_ID DECIDE",
         # these read rows of all merchants: tests/ledger/test_general.py
         "ledger.queries ": "BALANCES_AT MERCHANTS_AFTER",
@@ -137,7 +137,7 @@ EXPLAINED: Final = frozenset(
         # these are about applicants, who have no rows yet: tests/merchants/test_standing.py
         "merchants.queries   ": "INSERT_APPLICATION APPLICATION COUNT_APPLIED APPLIED_BY WAITING"
         " APPLIED_FROM WAITS_FROM",
-        # run in tests/cli/test_orders.py
+        # this runs in tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",
         # the number of matches decides which of these runs: tests/orders/search/test_search.py
         "orders.search.queries": "WAITING BY_TERM1 BY_TERM3 BY_TERM_AND_MORE1"
@@ -164,24 +164,24 @@ EXPLAINED: Final = frozenset(
         "epay.queries": "MERCHANT_OF_PID LIST_PID INSERT ALL SET_TYPE",
         # these are for repeated requests, and for pruning: tests/epay/test_refunds.py
         "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS",
-        # false here, because nobody is paying the number: tests/epay/test_numbers_again.py
+        # false here, because nobody pays the number: tests/epay/test_numbers_again.py
         "epay.queries   ": "IS_BEING_PAID",
-        # a gateway may be queried before it is due: tests/gateways/test_query_frequency.py
+        # this queries a gateway before it is due: tests/gateways/test_query_frequency.py
         "orders.payments.queries  ": "QUERY_SOON",
         # these are about members; tests/portal/test_permissions.py tests each role
         "people.queries": "MEMBERS MEMBER SET_ROLE WITHDRAW ALL_MEMBERS SET_MEMBER REMOVE_MEMBER"
         " OTHER_OWNERS WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK OPEN_RESET INVITATIONS",
-        # run in tests/agreement/test_acceptance.py
+        # these run in tests/agreement/test_acceptance.py
         "agreement.queries": "INSERT ACCEPTED ANY ALL",
         # commands run this: tests/cli/test_rates.py
         "rates.queries": "MISSING",
         # long exports use this: tests/orders/export/test_export.py
         "orders.export.queries": "EXPORT_EDGES",
-        # for a card that is reported after its payment: tests/orders/test_cards.py
+        # these store a card that is reported after its payment: tests/orders/test_cards.py
         "orders.queries   ": "STORE_CARD REINDEX",
-        # for payments confirmed in a batch: tests/orders/payments/test_confirmation.py
+        # this is for payments in a batch: tests/orders/payments/test_confirmation.py
         "orders.payments.queries": "ATTEMPTS_OF_GATEWAYS",
-        # run in tests/pages and tests/ledger
+        # these run in tests/pages and tests/ledger
         "orders.queries": "MERCHANT_OF ANYWHERE FORGOTTEN OLD_HISTORY PRUNE_HISTORY LAST_ATTEMPT",
         "orders.settlement.queries": "DUE_MERCHANTS",
         "orders.payments.queries   ": "UNCOUNTED_MERCHANTS QUERY_NOW SCHEDULE_CHECK SET_CUSTOMER",

@@ -20,7 +20,7 @@ async def test_sales_of_a_link_are_exact_and_read_without_reading_its_uses(tx: T
         " values ($1, $2, repeat('a', 32), true, $3, '', 1, '{}', 0, 1, 1)",
         order.merchant_id, LINK, order.product_id,
     )  # fmt: skip
-    # The rows below refer to orders that do not exist.
+    # This key is dropped, because the rows below refer to orders that do not exist.
     foreign_key = "payment_link_uses_merchant_id_order_id_fkey"
     await tx.execute(f"alter table payment_link_uses drop constraint {foreign_key}")
     await tx.execute(

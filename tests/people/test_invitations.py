@@ -248,7 +248,7 @@ async def test_accepting_an_invitation_waits_for_the_removal_of_its_creator(
     async def invite_person(actor: Actor) -> NewLink:
         return await db.run(lambda tx: people.invite(tx, new_address(), NOW, actor=actor, **role))
 
-    # The last owner or administrator cannot be removed, so there are two.
+    # The last owner or administrator cannot be removed, so two people join.
     await join(await invite_person(TESTER))
     creator = (await join(await invite_person(TESTER))).person
     link = await invite_person(Actor(f"{creator.email} ({creator.id})", "as agreed"))

@@ -165,7 +165,7 @@ async def test_the_longest_idle_connection_of_an_address_over_its_share_is_evict
         for _ in range(4):
             connections.append(await connect(stack, port, GET))
             await connections[-1][0].readuntil(b"\r\n\r\n0")
-        # Now the second connection has been idle for the longest time.
+        # After this request, the second connection is the one that has been idle for longest.
         connections[0][1].write(GET)
         await connections[0][0].readuntil(b"\r\n\r\n0")
         fifth = await connect(stack, port, GET)

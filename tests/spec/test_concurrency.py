@@ -238,7 +238,7 @@ async def test_the_second_of_two_concurrent_payments_is_returned(cluster: Cluste
 
 async def test_the_books_are_right_after_a_random_load(cluster: Cluster, db: Db) -> None:
     shop = await create_shop(db, overdraft_minor=10**9)
-    # Number of requests for refunds by status.
+    # The number of requests for refunds by status of the response.
     counts: collections.Counter[int] = collections.Counter()
     orders: list[tuple[str, str]] = []  # each pair: order id, number of its card
     refunded_cards: set[str] = set()
@@ -333,7 +333,7 @@ async def check_limits(db: Db, start: Callable[..., Cluster]) -> None:
         assert {response.status_code for response in responses} == {200, 429}
         limited = next(response for response in responses if response.status_code == 429)
         assert limited.json()["code"] == 42901
-        # The limit may be 61, because a request may be counted a moment after it has read the
+        # The header may be 61 s, because a request may be counted a moment after it has read the
         # clock.
         assert 1 <= int(limited.headers["retry-after"]) <= 61
         client.http.headers["X-Forwarded-For"] = "192.0.2.2"

@@ -39,7 +39,7 @@ def serving(app: Any, sock: socket.socket) -> Iterator[None]:
         app,
         log_level="critical",
         timeout_graceful_shutdown=1,
-        timeout_keep_alive=60,  # no client keeps a connection for as long
+        timeout_keep_alive=60,  # in seconds; no client keeps a connection open so long
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
