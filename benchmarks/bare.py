@@ -23,7 +23,7 @@ from opentill.db.pool import Pool
 from opentill.orders import Order, OrderDetail
 from opentill.server import http_server
 
-Traces = Mapping[str, list[Statement]]  # statements by operation: create, read, pay
+Traces = Mapping[str, list[Statement]]  # operation (create, read, pay) → its statements
 Row = Mapping[str, Any]
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -41,7 +41,7 @@ class _CompiledStatement(msgspec.Struct, frozen=True):
     method: str
     sql: str
     bind: Callable[[dict[str, Any]], tuple[Any, ...]]
-    returned_roles: tuple[tuple[str, str], ...]  # pairs of column and role
+    returned_roles: tuple[tuple[str, str], ...]  # pairs of a returned column and the role it fills
 
 
 def _source(value: Any, constants: list[Any]) -> str:
@@ -111,7 +111,8 @@ class BareApplication:
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()
-        # OpenTill's own pool costs less than asyncpg's, and an upper limit uses the better one.
+        # This server shows the highest rate possible, so it uses OpenTill's own pool, which costs
+        # less than asyncpg's.
         self._pool = Pool(lambda: asyncpg.connect(self._url), self._pool_size)
         await send({"type": "lifespan.startup.complete"})
         await receive()

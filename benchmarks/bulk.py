@@ -28,7 +28,7 @@ async def measure_exports(
     seconds = 0.0
     for _ in range(run.options.rounds):
         if seconds > _LONG_S:
-            break  # one round is enough for an export that takes long
+            break  # an export that takes long is not repeated
         _, _, peak = _export(server, database, 1)
         run.record_figure("export's peak, 1,000 orders", peak)
         rows, seconds, peak = _export(server, database, 0)
@@ -88,7 +88,7 @@ async def _measure_copy_rate(database: BenchDatabase) -> float:
     return int(status.split()[1]) / seconds
 
 
-# The stored columns that the export shows, in the export's order.
+# Reads the stored columns that the export shows, in the same order.
 _EXPORT_QUERY = """
 select id, checkout_id, product_id, customer_email, customer_name, amount_minor, currency,
     platform_fee_rate, platform_fee_minor, amount_minor - platform_fee_minor, net_settled_minor,

@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 FIGURES: Final = Path(__file__).with_name("figures.md")
-# A whole paid order, from the session to the event: 400 orders at 40 a second on a busy machine.
+# The cost of a whole paid order, from opening its session to delivering its event. It was measured
+# with 400 orders at 40 per second, on a machine that was busy.
 ORDER_POSTGRES_US: Final = 4_200
 ORDER_SERVER_US: Final = 6_500
 ORDER_WORKER_US: Final = 500
-ORDER_LOG_BYTES: Final = 23_800  # includes the full pages that follow a checkpoint
-ORDER_STORED_BYTES: Final = 16_600  # upper bound: the log without full pages
+ORDER_LOG_BYTES: Final = 23_800  # includes the full pages that are logged after a checkpoint
+ORDER_STORED_BYTES: Final = 16_600  # an upper bound: the log without these full pages
 SERVER_BYTES: Final = 99_000_000  # a server's resident memory after a run of all benchmarks
-CONNECTION_BYTES: Final = 10_000_000  # assumption: a PostgreSQL connection with its plans
-POOL: Final = 10  # database connections of a server process by default
-HOT_S: Final = 900  # assumption: an order is accessed, and should be in memory, for this long
-# The share of all cores in use above which requests wait; it was 60 to 70 % in the benchmarks.
+CONNECTION_BYTES: Final = 10_000_000  # assumed memory of a PostgreSQL connection with its plans
+POOL: Final = 10  # a server process has this many database connections by default
+HOT_S: Final = 900  # assumed time for which an order is accessed and should be in memory
+# If more than this share of all cores is busy, requests wait; in the benchmarks it was 60 to 70 %.
 MAX_UTILIZATION: Final = 0.65
 
 
@@ -40,8 +41,8 @@ class Capacity(NamedTuple):
     server_cores: float  # cores that servers and workers keep busy
     servers: int  # server processes, each with a core
     log_bytes: int  # write-ahead log per second, for one copy
-    memory_bytes: int  # memory of database and servers together
-    limits: dict[str, float]  # payments per second at which each limit is reached
+    memory_bytes: int  # memory of the database and the servers together
+    limits: dict[str, float]  # name of a limit → payments per second at which it is reached
 
 
 def read_figures(path: Path = FIGURES) -> dict[str, MeasuredScenario]:

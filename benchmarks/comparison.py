@@ -106,7 +106,7 @@ async def _prepare(run: Run) -> tuple[Db, Workload]:
         merchant_count = 10 if run.options.quick else MERCHANTS
         settings = build_settings(run.data_dir, database_url=run.url)
         seed = await seed_merchants(db, settings, merchant_count)
-        # A merchant's first payment creates its balance, which must not be part of a measurement.
+        # A merchant's first payment also creates the balance, so it must not be measured.
         await confirm_first_payments(db, seed, settings)
         async with db.transaction() as tx:
             await plain_payment.create_schema(tx)
@@ -115,7 +115,8 @@ async def _prepare(run: Run) -> tuple[Db, Workload]:
             first = await seed.copy_orders(count * ORDERS_PER_MERCHANT, count)
             await seed.copy_orders(count * ORDERS_PER_MERCHANT, count, plain_payment.SCHEMA, first)
             first_read_orders[count] = first
-        async with db.connection() as tx:  # now, because autovacuum would only run within a minute
+        # Do not wait for autovacuum, which would start within a minute and disturb a measurement.
+        async with db.connection() as tx:
             await tx.execute("vacuum analyze")
             await tx.execute("checkpoint")
         run.workload = Workload(

@@ -24,7 +24,7 @@ from benchmarks.seed import (
 
 Operation = Literal["create", "read", "pay"]
 CONNECTIONS: Final = 32
-POOL: Final = 10  # database connections of each server, and of pgbench
+POOL: Final = 10  # each server, and pgbench, has this many database connections
 ORDERS_PER_MERCHANT: Final = 20  # the read scenarios read this many orders of each merchant
 ASSUMED_PAYMENT_RATE: Final = 1500  # payments per second, until a rate has been measured
 MAX_PAYMENTS: Final = 80_000  # at most this many payments are prepared for a measurement
@@ -66,7 +66,7 @@ class Workload(msgspec.Struct, kw_only=True):
 
     seed: Seed
     postmaster_pid: int
-    first_read_orders: Mapping[int, int]  # by merchant count: number of the first order to read
+    first_read_orders: Mapping[int, int]  # number of merchants → number of the first order to read
     merchant_count: int
 
     def with_available_merchants(self, scenario: Scenario) -> Scenario:
@@ -272,7 +272,8 @@ def take_sample(
     database_before, server_before = read_cpu()
     outcome = run()
     if not server_pid:
-        time.sleep(0.05)  # ended sessions count once PostgreSQL has reaped their processes
+        # The CPU time of a session that has ended counts once PostgreSQL has reaped its process.
+        time.sleep(0.05)
     database_after, server_after = read_cpu()
     count = max(1, outcome.requests)
     return Sample(

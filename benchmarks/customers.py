@@ -23,7 +23,7 @@ class Order(msgspec.Struct):
     merchant_index: int
     session_id: str = ""
     attempt_id: str = ""
-    next_path: str = ""  # path to which the last response redirected
+    next_path: str = ""  # the path to which the last response redirects; "" before the first one
 
 
 class Browser:

@@ -28,8 +28,8 @@ from opentill.orders.settlement import service as settlement
 from opentill.people import Browser
 from opentill.people.passwords import Cost
 
-_CHEAP_HASH: Final = Cost(8, 1)  # hashing passwords is not measured
-# One hour before the last order. Both merchants have orders on the day of this time.
+_CHEAP_HASH: Final = Cost(8, 1)  # makes logins fast, because hashing passwords is not measured
+# One hour before the last order (s). Both merchants have orders on the day that contains this time.
 _LAST_HOUR_S: Final = (generated_orders.time_range(1)[1] - 3_600_000) / 1000
 _DAY: Final = f"{datetime.fromtimestamp(_LAST_HOUR_S, UTC):%Y-%m-%d}"
 _ORDER_COUNTS: Final = ("1,000,000", "1,000")

@@ -80,7 +80,7 @@ async def measure(run: Run) -> None:
                 OPENTILL_SANDBOX_URL="http://127.0.0.1:9",
                 OPENTILL_OUTGOING_HTTP="yes",
                 OPENTILL_OUTGOING_ALLOW="127.0.0.0/8",
-                OPENTILL_WEBHOOK_HOST_PER_SECOND="0",  # unlimited: all endpoints have one host
+                OPENTILL_WEBHOOK_HOST_PER_SECOND="0",  # no limit, since all endpoints share a host
             )
             with (run.data_dir / "worker.log").open("ab") as log:
                 worker = subprocess.Popen(  # noqa: ASYNC220 - starting a process is quick
@@ -102,7 +102,7 @@ async def measure(run: Run) -> None:
 
 async def create_endpoints(database: BenchDatabase, port: int) -> None:
     """Create an endpoint of each merchant."""
-    check_url = UrlCheck(lambda _url: None)  # this deployment may send to loopback
+    check_url = UrlCheck(lambda _url: None)  # accepts loopback URLs, to which the worker may send
     for index, tenant in enumerate(database.seed.merchants):
         fields = EndpointFields(url=f"http://127.0.0.1:{port}/{index}")
         async with database.db.transaction() as tx:

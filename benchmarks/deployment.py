@@ -266,7 +266,8 @@ async def preallocate_wal(url: str) -> None:
     connection = await asyncpg.connect(url)
     try:
         for _ in range(3):
-            for _ in range(28):  # 448 MB of log: just below the size that triggers a checkpoint
+            # Write 448 MB of log, which is just less than would start a checkpoint.
+            for _ in range(28):
                 await connection.execute(
                     "select pg_logical_emit_message(false, '', repeat('x', 16777216))"
                 )

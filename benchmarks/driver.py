@@ -45,7 +45,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     p50_ms: float
     p99_ms: float
     busy: float  # the share of one core that the driver used, from 0 to 1
-    failures: dict[str, int]  # how often each response other than 2xx came, by status and body
+    failures: dict[str, int]  # status and body of a response that is not 2xx → how often it came
 
 
 def percentiles(latencies: list[float]) -> tuple[float, float]:
@@ -62,7 +62,7 @@ class _LoadRun:
         self.failures: dict[str, int] = {}
         self._load = load
         self._requests: Iterator[bytes] = iter(load.requests) if load.once else cycle(load.requests)
-        # By file descriptor: when the pending request was sent, and the data of its response.
+        # File descriptor → when its pending request was sent, and what of the response has come.
         self._sent_at: dict[int, float] = {}
         self._partial_responses: dict[int, bytes] = {}
 

@@ -22,8 +22,8 @@ _FIRST_PAID: Final = ORDERS_OF_20["SETTLED"]
 _FIRST_CLOSED: Final = _FIRST_PAID + ORDERS_OF_20["PAID"]
 _FIRST_REVOKED: Final = _FIRST_CLOSED + ORDERS_OF_20["CLOSED"]
 _FIRST_PENDING: Final = _FIRST_REVOKED + ORDERS_OF_20["REVOKED"]
-INTERVAL_MS: Final = 15_000  # time between two orders
-SECOND_PRODUCT: Final = 500_000  # plus a merchant's index: the number of its second product
+INTERVAL_MS: Final = 15_000  # the time between two orders
+SECOND_PRODUCT: Final = 500_000  # the number of a merchant's second product is this plus its index
 _LAST_ORDER_AGE_MS: Final = 10 * 24 * 3600 * 1000
 _TIMEOUT_S: Final = 600
 
@@ -70,7 +70,7 @@ async def generate(seed: Seed, count: int, merchant_indexes: range) -> Generated
     async with seed.db.transaction() as tx:
         await tx.execute("set local synchronous_commit = off")
         await tx.execute("set local work_mem = '256MB'")
-        # Foreign keys hold by construction; checking each would take half of the time.
+        # The rows fulfil all foreign keys, and checking each one would take half of the time.
         await tx.execute("set local session_replication_role = replica")
         await tx.execute(_PLAN, *values, timeout=_TIMEOUT_S)
         await tx.execute("create index on bench_plan (n)", timeout=_TIMEOUT_S)
@@ -115,7 +115,7 @@ _PRODUCT: Final = SQL_IDS["product"].format("p.product")
 _IS_PAID: Final = "p.status in ('PAID', 'SETTLED')"
 _WEEK_MS: Final = 7 * 24 * 3600 * 1000
 _TIMES: Final = {"created_at": "p.at", "updated_at": "p.at + 3000"}
-# By table: the SQL expressions of columns that differ from the copied row, and which row is copied.
+# Table → SQL of the columns that differ from the copied row, and the condition for that row.
 _COPIES: Final = {
     "checkouts": (
         {
@@ -143,7 +143,8 @@ _COPIES: Final = {
             "settled_at": "case p.status when 'SETTLED' then p.at + 3000 end",
             "payment_method": f"case when {_IS_PAID} then 'ALIPAY' end",
             "paid_attempt_id": f"case when {_IS_PAID} then {_ATTEMPT} end",
-            "livemode": f"case when {_IS_PAID} then false end",  # like the sandbox bank's payments
+            # The money is not real, as in payments through the sandbox bank.
+            "livemode": f"case when {_IS_PAID} then false end",
             **_TIMES,
         },
         "id = p.template_order",
@@ -242,7 +243,7 @@ _ENTRIES: Final = (
     where b.merchant_id = s.merchant_id and b.currency = s.currency
     """,
 )
-# Replaces all list counts: the triggers, which usually count inserted rows, were off.
+# Computes all list counts anew, because the triggers that count inserted rows were off.
 _LIST_COUNTS: Final = (
     "delete from list_changes",
     "delete from list_counts",

@@ -24,7 +24,7 @@ from benchmarks.run import BenchDatabase, Run, log_progress
 from benchmarks.seed import product_id
 from benchmarks.targets import LISTS
 
-_ORDERS_PER_SIZE = 200  # of the orders that each size added, this many are read
+_ORDERS_PER_SIZE = 200  # this many of the orders that were added for a size are read
 _MERCHANTS = 200  # lists are read, and sessions opened, for at most this many merchants
 _PAGE_SIZE = 20
 

@@ -31,7 +31,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     database_us: float
     worker_us: float
     log_bytes: float
-    commits: float  # commits of transactions that wrote
+    commits: float  # number of committed transactions that have written
     statements: float
 
     def since(self, before: Self) -> Self:
@@ -79,7 +79,8 @@ class Meter:
         """``postmaster_pid``, ``server`` and ``worker`` are process ids."""
         self._db, self._log = db, data_dir / "postgres.log"
         self._postmaster, self._server, self._worker = postmaster_pid, server, worker
-        self._log_offset: int | None = None  # where the counted part of the log begins, if any
+        # Where the part of the log begins that is counted; None: nothing is counted.
+        self._log_offset: int | None = None
 
     async def read(self) -> Usage:
         """Return the total usage until now."""

@@ -30,11 +30,12 @@ from benchmarks.run import BenchDatabase, Run
 from opentill.integrity.rules import check_books
 
 MERCHANTS: Final = 10
-RATE: Final = 40.0  # customers that start per second
+RATE: Final = 40.0  # this many customers begin per second
 _BROWSERS: Final = 16
-_PAUSE_AT_BANK_S: Final = 0.3  # a customer looks at the bank's last page for this time
+_PAUSE_AT_BANK_S: Final = 0.3  # a customer stays on the bank's last page for this time
 _IDLE_S: Final = 4.0
-_AFTER_DELIVERY_S: Final = 3.0  # time for the worker's jobs after the events: search terms, figures
+# After the events, the worker gets this time to index search terms and to compute figures.
+_AFTER_DELIVERY_S: Final = 3.0
 _TIMEOUT_S: Final = 60.0
 _DELIVERED: Final = "event delivered"
 
@@ -90,7 +91,8 @@ class _Deployment:
         async with self._database.db.connection() as tx:
             await tx.execute("vacuum analyze")
             await tx.execute("checkpoint")
-        # The first change of a page after a checkpoint logs the full page.
+        # PostgreSQL logs a full page when the page is first changed after a checkpoint. These
+        # orders cause that before the measurement.
         await self._run_customers(self._new_orders(count), _run_all_stages)
         await self._wait_for_deliveries(received, count)
 

@@ -20,7 +20,7 @@ from benchmarks.recording import Joined, Role, Statement, event_roles
 from benchmarks.seed import SQL_IDS
 from opentill.server.embedded.programs import find_programs
 
-# By operation: the roles of a request, each with the variable that determines its value: the
+# Operation → the roles of its values, each with the variable from which the value is computed: the
 # request's number (:i) or the index of its merchant (:m).
 _REQUEST_ROLES: Final[Mapping[str, Mapping[str, str]]] = {
     "read": {"digest": ":m", "order": ":i"},
@@ -51,7 +51,7 @@ def build_script(operation: str, statements: list[Statement]) -> str:
         r"\set m random(0, :merchants - 1)",
         r"\set i :first + :n * :clients + :client_id",
     ]
-    if operation == "read":  # select an order of merchant :m
+    if operation == "read":  # :i must be the number of one of the merchant's orders
         lines[2] = r"\set i :first + random(0, :orders_per_merchant - 1) * :merchants + :m"
     numbers = _REQUEST_ROLES[operation]
     roles = {name: f"({SQL_IDS[name].format(number)})" for name, number in numbers.items()}

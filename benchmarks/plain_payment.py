@@ -32,7 +32,7 @@ async def create_schema(tx: Tx) -> None:
     for table in _TABLES:
         like = f"(like public.{table} including all)"
         await tx.execute(f"create table {SCHEMA}.{table} {like}")
-    # The callback contains the attempt's id, but not its merchant's.
+    # The callback names the attempt but not the merchant, so that an index by id alone is needed.
     await tx.execute(
         f"create unique index payment_attempts_by_id on {SCHEMA}.payment_attempts (id)"
     )

@@ -53,7 +53,8 @@ class RecordedStatement(msgspec.Struct):
     result: Any = None
 
 
-# Global, since the pool creates the connections. Only one recording runs at a time.
+# The list is global, because the pool creates the connections that append to it. Only one recording
+# runs at a time.
 _recorded: list[RecordedStatement] = []
 
 
@@ -71,7 +72,7 @@ class _Recorder(asyncpg.Connection):
         return result
 
     async def fetchval(self, query: str, *args: Any, column: int = 0, **options: Any) -> Any:
-        row = await self.fetchrow(query, *args, **options)  # pgbench needs the column's name
+        row = await self.fetchrow(query, *args, **options)  # a row has the name that pgbench needs
         return None if row is None else row[column]
 
     async def execute(self, query: str, *args: Any, **options: Any) -> str:

@@ -28,14 +28,14 @@ class Report(msgspec.Struct, kw_only=True):
     seconds: float
     rounds: int
     samples: _Samples = {}
-    limits: dict[str, Sample] = {}  # by name: the driver alone, and the HTTP server alone
+    limits: dict[str, Sample] = {}  # name → what the driver or the HTTP server achieves alone
     entries: int = 0
     violations: list[str] = []
     resident_mb: dict[str, float] = {}
-    figures: dict[str, list[float]] = {}  # name → a value per round
+    figures: dict[str, list[float]] = {}  # name → one value for each round
     growth: dict[str, dict[str, list[tuple[int, float]]]] = {}  # series → operation → (orders, ms)
     stages: dict[str, dict[str, list[float]]] = {}  # stage of a paid order → figure → values
-    failures: list[str] = []  # unexpected responses, without those that the samples count
+    failures: list[str] = []  # unexpected responses that no sample counts
     minutes: float = 0.0
     partial: bool = False  # whether only some benchmarks were selected
     notes: list[str] = []

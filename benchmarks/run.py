@@ -24,7 +24,7 @@ class Run(msgspec.Struct, kw_only=True):
 
     options: argparse.Namespace
     data_dir: Path
-    url: str  # address of the database in which competitors are compared
+    url: str  # of the database that the competitors use
     driver: Driver
     report: Report
     workload: Workload | None = None  # the competitors' workload; None until ``url`` is seeded

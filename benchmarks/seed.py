@@ -41,7 +41,8 @@ _PRODUCT: Final = ProductBody(
     description="Loose leaf green tea.",
     metadata=msgspec.Raw(b'{"sku":"TEA-100"}'),
 )
-# SQL that computes an id from a number, for inserts and pgbench. Functions below do it in Python.
+# Kind of object → SQL that computes its id from a number, for inserts and pgbench. Functions below
+# compute the same ids in Python.
 SQL_IDS: Final = {
     "session": "'cs_' || lpad(({0})::text, 32, '0')",
     "order": "'order_' || lpad(({0})::text, 26, '0')",
@@ -150,7 +151,7 @@ _KEYS: Final = {
     "payment_attempts": "id = b.attempt_id",
     "directory": "id in (b.session_id, b.attempt_id)",
 }
-# Tables with the SQL expressions of columns that differ from the copied row.
+# Tables, each with SQL of the columns that differ from the copied row.
 _COPIED: Final = (
     ("checkouts", {"id": _SESSION, "order_id": _ORDER}),
     ("orders", {"id": _ORDER, "checkout_id": _SESSION}),
@@ -187,7 +188,7 @@ async def seed_merchants(db: Db, settings: Settings, count: int = MERCHANTS) -> 
                 merchant.session_id,
                 merchant.attempt_id,
             )
-            # pgbench cannot hash a key: it authenticates with a digest that is the index.
+            # pgbench cannot hash keys. Therefore a key's digest is made from the merchant's index.
             await tx.execute(
                 "insert into api_keys (id, merchant_id, key_sha256, hint, environment, created_at)"  # noqa: S608 - constants
                 f" values ($1, $2, {SQL_IDS['digest'].format('$3::int')}, '', $4, $5)",
@@ -327,7 +328,7 @@ async def _run_operations(
     await merchants.authenticate(db, settings, merchant.key, "127.0.0.1", now)
     request = build_request({}, body)
     (operation,) = (each for each in checkouts_api.operations if each.write is checkouts_api.create)
-    run = db.read if operation.autocommit else db.run  # like http.operations
+    run = db.read if operation.autocommit else db.run  # as http.operations chooses
     checkout = await run(lambda tx: checkouts_api.create(request, tx))
     statements = list(recorded)
     async with seed.db.connection() as tx:

@@ -8,7 +8,7 @@ from benchmarks.deployment import Server, build_environment, find_free_port
 from benchmarks.run import Run
 from opentill.server.embedded.postgres import EmbeddedPostgres
 
-STARTS = 3  # ``opentill serve`` is started this often
+STARTS = 3  # ``opentill serve`` is started this many times
 
 
 def measure(run: Run) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-Figures = Mapping[str, Sequence[float]]  # name → a value per round
+Figures = Mapping[str, Sequence[float]]  # name → one value for each round
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ LISTS: Final = (
     "status and dates",
     "product and dates",
 )
-# Pages of the dashboard: their paths below the merchant's.
+# Name of a page of the dashboard → its path, without the merchant's part.
 PAGES: Final = {
     "home": "/",
     "payments": "/payments",

@@ -24,7 +24,7 @@ from mutants.running import TOP, run_jobs, select_tests, start_pytest
 from mutants.session import Job
 
 FOLDER: Final = TOP / ".mutants"
-# Folders of tests/ whose tests do not run the mutated code, or take too long.
+# Folders in tests/ that are left out, because they do not run the mutated code or take too long.
 _EXCLUDED: Final = frozenset({
     "browser", "generated", "image", "outgoing", "sandbox", "stress", "support",
 })  # fmt: skip

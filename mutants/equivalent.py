@@ -5,7 +5,7 @@ from typing import Final
 
 from mutants.model import Mutant
 
-# Pairs of a pattern for mutants' names and the reason why they are equivalent.
+# Pairs of a pattern and a reason: why mutants whose names match are equivalent to the original.
 _REASONS: Final = tuple(
     (re.compile(pattern), reason)
     for pattern, reason in (

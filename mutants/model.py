@@ -11,10 +11,10 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     """A change of one SQL statement or line of Python, which should make a test fail."""
 
     module: str  # such as opentill.orders.queries
-    location: str  # for SQL the constant, such as INSERT or RULES[1]; for Python the line number
+    location: str  # of SQL: the constant, such as INSERT or RULES[1]; of Python: the line number
     kind: str
-    description: str  # the old and the new text
-    digest: str  # digest of the SQL statement; "" for Python
+    description: str  # the old text and the new one
+    digest: str  # a digest of the SQL statement; "" for Python
     replacement: str  # the changed statement; for Python the number of the node and the variant
 
     @property
@@ -30,7 +30,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: str
     status: Status
-    detail: str = ""  # the test that failed, or why no test can fail
+    detail: str = ""  # the test that failed, or the reason why no test can fail
     seconds: float = 0.0
     tests: int = 0
 

@@ -17,7 +17,7 @@ from mutants.python import MODULES
 from mutants.sql import digest
 from opentill.db import query
 
-# These tests read every statement, to check it against the schema or the conventions.
+# These tests are not recorded, because they read every statement to check its schema or form.
 _EXCLUDED: Final = ("tests/test_queries.py", "tests/test_tidy.py", "tests/test_benchmarks.py")
 
 

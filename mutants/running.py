@@ -18,7 +18,7 @@ from mutants.session import Job
 
 TOP: Final = Path(__file__).parents[1]
 _MAX_TESTS: Final = 150
-_START_TIMEOUT_S: Final = 180.0  # in which pytest and PostgreSQL start, even on a busy machine
+_START_TIMEOUT_S: Final = 180.0  # pytest and PostgreSQL start in this time, even on a busy machine
 
 
 def select_tests(mutant: Mutant, recording: Recording, seconds: float) -> list[str]:
@@ -32,7 +32,7 @@ def select_tests(mutant: Mutant, recording: Recording, seconds: float) -> list[s
         else:
             covers = int(mutant.location) in coverage.lines.get(mutant.module, ())
         if covers:
-            # A test that runs few statements probably checks each of them.
+            # Prefer tests that run few statements, because these probably check each of them.
             rank = len(coverage.statements), coverage.seconds, name
             by_file[name.split("::")[0]].append(rank)
     ranked_files = sorted(sorted(ranks) for ranks in by_file.values())

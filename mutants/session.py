@@ -22,7 +22,8 @@ from _pytest.runner import runtestprotocol
 from mutants import python
 from mutants.model import Mutant, Result
 
-_MAX_FALSE_FAILURES: Final = 3  # failures without the mutant, after which no more tests are run
+# If this many tests have failed although the mutant was not active, no more tests are run.
+_MAX_FALSE_FAILURES: Final = 3
 
 
 class Job(msgspec.Struct):
@@ -84,7 +85,7 @@ class Session:
 
 def _passes(item: pytest.Item, next_item: pytest.Item) -> bool:
     try:
-        # pytest keeps the shared fixtures that the next item needs.
+        # With ``nextitem``, pytest keeps the shared fixtures that the next test needs.
         reports = runtestprotocol(item, log=False, nextitem=next_item)
     except Exception:  # noqa: BLE001 - a plugin may raise for a failed test
         return False
@@ -120,7 +121,7 @@ def _replace_code(module: ModuleType, mutant: Mutant) -> list[tuple[FunctionType
     file = Path(str(module.__file__))
     source = file.read_text()
     mutated = dict(_codes(compile(python.apply_mutant(mutant, source), str(file), "exec")))
-    # The original is unparsed too, so that its line numbers equal those of the mutant's source.
+    # Unparse the original too, so that its line numbers equal those of the mutant's source.
     unchanged = dict(_codes(compile(ast.unparse(ast.parse(source)), str(file), "exec")))
     original_codes = []
     for function in _functions(vars(module).values(), module.__name__, set()):
@@ -135,7 +136,7 @@ def _codes(code: CodeType) -> Iterator[tuple[str, CodeType]]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant.co_qualname, constant
-            if not constant.co_flags & 0x3:  # a class body, whose constants are its methods
+            if not constant.co_flags & 0x3:  # the code of a class, whose constants are its methods
                 yield from _codes(constant)
 
 

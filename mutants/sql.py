@@ -20,7 +20,7 @@ _TOKEN: Final = re.compile(
 _LOCK: Final = re.compile(
     r"\bfor\s+(?:no\s+key\s+)?(?:update|share)(?:\s+of\s+\w+)?(?:\s+skip\s+locked)?", re.IGNORECASE
 )
-_CLAUSE_KEYWORDS: Final = frozenset({  # keywords before which a condition ends
+_CLAUSE_KEYWORDS: Final = frozenset({  # a condition ends before any of these keywords
     "group", "order", "limit", "offset", "returning", "for", "union", "having", "window", "cross",
     "left", "full", "inner", "join", "select", "on", "where", "then", "do", "set", "using",
 })  # fmt: skip

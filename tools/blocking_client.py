@@ -19,7 +19,7 @@ Generated from ``asynchronous.py`` by `make client`: change that file, not this 
 filters are in ``operations.py``.
 """
 '''
-# The order matters: later patterns match the results of earlier ones.
+# The order of these replacements matters, because later patterns match the results of earlier ones.
 SUBSTITUTIONS: Final = (
     (r'\A""".*?"""\n', HEAD),
     (r"For one event loop", "Safe to share between threads"),

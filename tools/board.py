@@ -8,8 +8,9 @@ TARGET: Final = Path(__file__).parents[1] / "deploy" / "grafana" / "opentill.jso
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 _WIDTH: Final = 24
 _HEIGHT: Final = 8
-# Rows of panels: title, unit, width, expressions by legend. Metrics that are read from the database
-# have the same value on every instance, so they use `max`. Metrics that processes count use `sum`.
+# Rows of panels, each with title, unit, width, and the expressions by legend. Metrics that are read
+# from the database have the same value on every instance: use `max`. Metrics that processes count
+# are added up by `sum`.
 ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, int, dict[str, str]], ...]], ...]] = (
     (
         "Payments",

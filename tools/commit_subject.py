@@ -12,7 +12,7 @@ from typing import Final
 MAX_LENGTH: Final = 72
 # Subjects that Git writes or replaces itself.
 _BY_GIT: Final = re.compile(r"(Merge|Revert|fixup!|squash!|amend!) ")
-# Words that cannot start an imperative sentence: articles, pronouns, prepositions and others.
+# Words with which no imperative sentence begins: articles, pronouns, prepositions and others.
 _NON_VERBS: Final = frozenset({
     "a", "an", "the", "this", "that", "these", "those", "it", "its", "they", "we", "you", "i",
     "what", "who", "which", "how", "when", "where", "why", "one", "two", "three", "some", "all",

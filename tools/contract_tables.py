@@ -16,9 +16,9 @@ from opentill.webhooks.event_types import SENT_TYPES
 
 CONTRACT: Final = Path(__file__).parents[1] / "docs" / "contract.md"
 _TABLE: Final = re.compile(r"(<!-- fields of (\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
-# Parameters of every list, which the table of queries leaves out.
+# The table of queries leaves out these parameters, which every list has.
 _PAGING: Final = frozenset({"page", "size"})
-# The fields of a parent are in a table of their own.
+# Schema → the schema whose fields its table leaves out, because these have a table of their own.
 _PARENTS: Final = {"OrderDetail": "Order"}
 
 Json = Mapping[str, Any]

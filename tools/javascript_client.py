@@ -21,11 +21,11 @@ from opentill.reference.python_calls import CALLS
 FOLDER: Final = Path(__file__).parents[1] / "clients" / "javascript" / "src"
 _WIDTH: Final = 96
 _GENERATED: Final = "// Generated from the OpenAPI document by `make client`: do not edit.\n"
-_TIME: Final = re.compile(r"Unix (ms|milliseconds)\b")  # the descriptions of times contain this
-_EXTENSION: Final = "An extension of the contract. "  # omitted: users of the client do not need it
-_EVENT: Final = "EventBody"  # the schema of any event; `Event` is their union
+_TIME: Final = re.compile(r"Unix (ms|milliseconds)\b")  # the description of each time contains this
+_EXTENSION: Final = "An extension of the contract. "  # is left out of the client's descriptions
+_EVENT: Final = "EventBody"  # the schema of an event of any type; the client has `Event` instead
 _PLAIN: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
-_SERVER_ONLY: Final = frozenset({"Failure", "Detail", "Done"})  # handled by src/send.ts
+_SERVER_ONLY: Final = frozenset({"Failure", "Detail", "Done"})  # only src/send.ts reads these
 
 Json = dict[str, Any]
 
@@ -69,7 +69,7 @@ class Types:
     def __init__(self, schemas: Mapping[str, Json]) -> None:
         """``schemas`` are the components of the document."""
         self.schemas = schemas
-        self.request_schemas: set[str] = set()  # bodies, and the schemas to which they refer
+        self.request_schemas: set[str] = set()  # schemas of bodies, and those to which they refer
 
     def type_of(self, schema: Json, *, is_request: bool) -> str:
         """Return the type of a schema. Raises ValueError for an unknown kind of schema."""
@@ -98,7 +98,7 @@ class Types:
         if kind == "array":
             inner = schema["items"]
             if set(inner.get("required", ())) == {"id", "type", "created_at", "data"}:
-                return "Event[]"  # the fields of a delivered event
+                return "Event[]"  # an item with these fields is an event
             type_ = self.type_of(inner, is_request=is_request)
             type_ = f"({type_})" if " | " in type_ else type_
             return f"readonly {type_}[]" if is_request else f"{type_}[]"
@@ -223,7 +223,7 @@ class Methods:
         self.types = Types(self.schemas)
         bodies = {name for each in self.operations for name in _referenced(_body(each))}
         self.types.request_schemas = _closure(bodies, self.schemas)
-        self.used_types: set[str] = set()  # types in the signatures of methods
+        self.used_types: set[str] = set()  # the types that signatures of methods contain
 
     def query_name(self, operation: Operation) -> str:
         """Return the type of a method's query parameters, or "" if it has none."""
@@ -359,7 +359,7 @@ def generate_files() -> dict[str, str]:
         | types.request_schemas
         | {*events}
     )
-    names.add("Pagination")  # src/pages.ts uses it for every list
+    names.add("Pagination")  # src/pages.ts uses this type for every list
     declared = _closure(names, types.schemas) - _SERVER_ONLY - {_EVENT}
     lines = [_GENERATED, *_comment("A value that a later version of the API may add.")]
     lines.append("export type Later = string & {};")

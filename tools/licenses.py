@@ -14,7 +14,7 @@ from typing import Any, Final
 TOP: Final = Path(__file__).parents[1]
 NOTICE: Final = TOP / "NOTICE"
 LOCK: Final = TOP / "requirements.lock"
-# Packages whose metadata has no SPDX expression, or that are not installed.
+# The licenses of packages whose metadata has no SPDX expression, or that are not installed here.
 KNOWN_LICENSES: Final = {
     "aiosignal": "Apache-2.0",
     "colorama": "BSD-3-Clause",

@@ -39,7 +39,7 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "sandbox": ("sandbox/**/*",),
 }
-# Files that match the patterns of several areas, but belong to one.
+# Files that match the patterns of several areas, but belong to only one.
 _ONLY: Final = {
     "customer_templates.py": "customer",
     "refund_failures.py": "merchant",
@@ -115,7 +115,7 @@ def format_catalogue(catalogue: Catalog) -> str:
     out = io.BytesIO()
     write_po(out, catalogue, width=100, include_lineno=False, sort_by_file=True)
     lines = out.getvalue().decode().splitlines(keepends=True)
-    # Lines with dates and versions, which would differ each time.
+    # Leave out lines that would differ each time, such as dates and versions.
     dated = ('"POT-Creation-Date:', '"PO-Revision-Date:', '"Generated-By:')
     people = ('"Last-Translator:', '"Language-Team:', '"Report-Msgid-Bugs-To:')
     omitted = (*dated, *people, '"Project-Id-Version:')

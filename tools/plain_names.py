@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 TOP: Final = Path(__file__).parents[1]
 ROOTS: Final = ("src", "tests", "tools", "benchmarks", "mutants", "examples")
-# Participles and pronouns, which say what happened to a value instead of what it is.
+# Participles and pronouns that say what happened to a value instead of what the value is.
 BANNED: Final = frozenset({
     "asked", "found", "given", "kept", "known", "led", "made", "noted", "of", "one", "said",
     "sought", "told", "took", "wanted",

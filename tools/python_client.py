@@ -49,7 +49,8 @@ SINGULAR: Final = {
     "webhook_deliveries": "delivery",
     "events": "event",
 }
-# Exceptions from the rule for names: the verb and the resource's singular, for a list its plural.
+# Usually a function is called by the verb and the resource in the singular, or in the plural if it
+# returns a list. These have other names.
 FUNCTIONS: Final = {
     "orders.export": "export_orders",
     "balance.export_statement": "export_statement",
@@ -59,7 +60,7 @@ FUNCTIONS: Final = {
     "webhook_endpoints.list": "list_endpoints",
     "webhook_deliveries.list": "list_deliveries",
 }
-# By function: the field of the body that may be a positional argument.
+# Function → the field of the body that may be a positional argument.
 POSITIONAL_FIELDS: Final = {
     "create_checkout": "productId",
     "create_payment_link": "productId",
@@ -87,7 +88,7 @@ class Parameter(NamedTuple):
 
     name: str
     type: str
-    default: str | None  # None if the parameter is required
+    default: str | None  # source of the default value; None if the parameter is required
     value: str
 
     def signature(self) -> str:
@@ -95,7 +96,7 @@ class Parameter(NamedTuple):
         return f"{self.name}: {self.type}" + ("" if self.default is None else f" = {self.default}")
 
 
-# By kind of value: the type of the parameter, and the expression that converts ``{0}`` for sending.
+# Kind of value → type of the parameter, and the expression that converts ``{0}`` before sending.
 _CONVERSIONS: Final = {
     "array": ("Sequence[str]", "list({0})"),
     "texts": ("Mapping[str, str]", "{0}"),
@@ -179,7 +180,8 @@ class Operations:
         if is_required:
             return Parameter(name, type_, None, value)
         if not patch:
-            if value != name and type_ != "Moment":  # ``millis`` returns None for None
+            # The conversion of a Moment, ``millis``, returns None for None by itself.
+            if value != name and type_ != "Moment":
                 value = f"None if {name} is None else {value}"
             return Parameter(name, f"{type_} | None", "None", value)
         nullable = "null" in types_of(schema) or any(

@@ -14,7 +14,7 @@ from opentill.http.fields import is_decimal
 _WIDTH: Final = 96
 _TIME: Final = re.compile(r"Unix (ms|milliseconds)\b")
 
-# By name in the document: another name in the client.
+# Name of a schema in the document → name of its class in the client, where they differ.
 CLASSES: Final = {
     "SessionCreated": "NewCheckout",
     "Session": "Checkout",
@@ -27,7 +27,8 @@ CLASSES: Final = {
     "Resend": "Resent",
 }
 FIELDS: Final = {("DeliveryAttempt", "answer"): "response"}
-# The events of one resource share a payload; fields that only some of them have may be None.
+# Payload of an event → the class for all payloads of that resource. Fields that only some of these
+# payloads have may be None.
 PAYLOADS: Final = {
     "CheckoutCompletedData": "CheckoutData",
     "CheckoutExpiredData": "CheckoutData",
@@ -41,9 +42,9 @@ MISSING_IN_OLD_EVENTS: Final = {
     ("OrderRefundedData", "product_id"): '""',
     ("RefundFailedData", "product_id"): '""',
 }
-# Hand-written classes. Their items get a type when they are read.
+# Schema → the hand-written class of the client.
 HAND_WRITTEN: Final = {"Events": "EventList", "EventBody": "Event"}
-# Source of properties that structs have in addition to their fields.
+# Struct → the source of properties that it has in addition to its fields.
 EXTRA_PROPERTIES: Final = {
     "Delivery": (
         "    @property",
@@ -185,7 +186,7 @@ def fields_of(owner: str, schema: Json, *, camel: bool) -> dict[str, Field]:
         if default == "None" and "None" not in type_:
             type_ += " | None"
         renamed = re.sub(r"_([a-z0-9])", lambda part: part[1].upper(), name) if camel else name
-        if renamed != api_name:  # msgspec cannot derive the name
+        if renamed != api_name:  # msgspec cannot derive the API's name from the field's
             options = f'name="{api_name}"' + (f", default={default}" if default is not None else "")
             default = f"msgspec.field({options})"
         fields[api_name] = Field(name, type_, default, " ".join(values_of(inner)))
@@ -226,7 +227,7 @@ class Models:
         """Generate the struct of a component, after the components that it refers to."""
         if component in self._structs or component in HAND_WRITTEN or component == "Pagination":
             return
-        self._structs[component] = ""  # ends the recursion if it refers to itself
+        self._structs[component] = ""  # a component that refers to itself must not recurse forever
         for inner in _referenced(self.schemas[component]["properties"]):
             self.add(inner)
         del self._structs[component]

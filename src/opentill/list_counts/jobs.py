@@ -5,12 +5,14 @@ from typing import Final
 from opentill.db.database import Db
 from opentill.list_counts import queries, service
 
-MIN_CHANGES: Final = 200  # fewer changes cost readers less than writing counts
-_MERCHANTS: Final = 200  # merchants read by one statement
+# A merchant's changes are moved into the counts from this number on. Until then it costs less that
+# each reader adds the changes up.
+MIN_CHANGES: Final = 200
+_MERCHANTS: Final = 200  # one statement returns at most this many merchants
 
 
 async def roll_up(db: Db, at_least: int = MIN_CHANGES) -> int:
-    """Roll up merchants that have ``at_least`` that many changes; return how many were moved."""
+    """Move changes into the counts of merchants with ``at_least`` changes; return their number."""
     rolled_up = 0
     last = ""
     while True:

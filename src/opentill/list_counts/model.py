@@ -6,8 +6,8 @@ import msgspec
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
-FOREVER: Final = 2**62  # later than any time; a range until then ends with whole hours
-LATEST: Final = 253_402_300_799_999  # the last valid time of a request: the year 9999
+FOREVER: Final = 2**62  # Unix ms; the end of a range that has no end
+LATEST: Final = 253_402_300_799_999  # Unix ms; the API accepts no time after the year 9999
 
 Granularity = Literal["day", "hour"]
 ListName = Literal["orders", "entries"]

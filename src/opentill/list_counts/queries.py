@@ -22,10 +22,10 @@ class ListStatements(NamedTuple, Generic[S]):
 
     newest: Query[S]
     oldest: Query[S]
-    counted: Value[int]  # counts the rows by reading them
+    counted: Value[int]  # reads the rows to count them
 
 
-Lists = Mapping[tuple[str, ...], ListStatements[S]]  # by the names of the filters that are set
+Lists = Mapping[tuple[str, ...], ListStatements[S]]  # a key is the names of the filters in use
 
 
 def lists(struct: type[S], table: str, query: type[PageQuery]) -> Lists[S]:
@@ -87,8 +87,8 @@ TOTALS_OF_PARTS = Query(
     ) counted group by part, kind
     """,
 )
-# The number of rows in whole hours from `:start` to `:end` (excluded), as the sum of pieces, each
-# from `since` to `before` (excluded).
+# The number of rows in the whole hours from `:start` to before `:end`: stored counts of pieces of
+# this time, each from `since` to before `before`, plus the changes that are not in the counts yet.
 TOTAL_IN_HOURS = Value(
     int,
     """

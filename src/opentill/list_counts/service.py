@@ -29,9 +29,11 @@ from opentill.list_counts.queries import Lists, ListStatements
 S = TypeVar("S", bound=msgspec.Struct)
 Q = TypeVar("Q", bound=PageQuery)
 T = TypeVar("T")
-Range = tuple[int, int]  # inclusive Unix ms; 0 and FOREVER are open ends
+Range = tuple[int, int]  # first and last time, Unix ms; 0 and FOREVER if a side is open
 EVER: Final[Range] = (0, FOREVER)
-NEAR: Final = 1000  # at most this many rows are skipped by reading them, which takes milliseconds
+# A page is found by reading the rows before it if these are at most this many, which takes a few
+# milliseconds. A page farther away is found by the counts.
+NEAR: Final = 1000
 
 
 async def count_all(tx: Tx, key: ListKey) -> int:
@@ -139,7 +141,8 @@ class Paginator(Generic[S]):
         start, end = within
         low, high = start // HOUR_MS, min(end, LATEST) // HOUR_MS + 1
         newer = 0
-        while high - low > 1:  # invariant: the row is at or after hour `low` and before hour `high`
+        # Invariant: the row's time is in hour `low` or later, and before hour `high`.
+        while high - low > 1:
             middle = (low + high) // 2
             since = await self.total(tx, (middle * HOUR_MS, end))
             if since > offset:

@@ -23,9 +23,10 @@ from opentill.merchants import Actor
 
 _log: Final = structlog.get_logger()
 _T = TypeVar("_T")
-_BATCH: Final = 500  # dead letters per transaction
+_BATCH: Final = 500  # one transaction retries at most this many dead letters
 _BEFORE_FIRST: Final = DeadLetter("", -1, "", "", 0)
-# Errors of the database or the network, which no event causes: the next run tries again.
+# These errors come from the database or the network and not from an event, so that no dead letter
+# is stored: the next run tries again.
 _TEMPORARY: Final = (
     *COLLIDED,
     Unavailable,
@@ -34,7 +35,7 @@ _TEMPORARY: Final = (
     asyncpg.InternalClientError,
     asyncpg.InsufficientResourcesError,
     asyncpg.LockNotAvailableError,
-    asyncpg.OperatorInterventionError,  # such as a server that shuts down
+    asyncpg.OperatorInterventionError,  # raised, for example, when PostgreSQL shuts down
     asyncpg.PostgresConnectionError,
     asyncpg.ReadOnlySQLTransactionError,
 )
@@ -59,7 +60,7 @@ async def process_each(
     An item with which it fails is passed to ``store_failed`` with the error.
     """
     try:
-        async with tx.transaction():  # an error in PostgreSQL rolls back to here
+        async with tx.transaction():  # a savepoint, so that ``tx`` can go on after an error
             return await process(items)
     except _TEMPORARY:
         raise
@@ -109,7 +110,8 @@ async def retry_dead_letters(
     while True:
 
         async def retry(tx: Tx, after: DeadLetter = last) -> tuple[RetryResult, DeadLetter | None]:
-            await merchants.lock_audit_log(tx)  # first in the lock order
+            # To avoid deadlocks, every transaction locks the audit log before rows like these.
+            await merchants.lock_audit_log(tx)
             result, last_read = await _retry_batch(tx, settings, merchant_id, after, now)
             if last_read or after is _BEFORE_FIRST:
                 subject = (
@@ -142,7 +144,7 @@ async def _retry_batch(
     async def process(rows: Sequence[DeadLetter]) -> int:
         mails: list[NewMail] = []
         for row in rows:
-            # A concurrent retry waits here, and then does not find the row.
+            # A concurrent retry of the same row waits for this deletion, and then deletes nothing.
             if await queries.DELETE_DEAD_LETTER.run(
                 tx, merchant_id=row.merchant_id, number=row.number
             ):

@@ -51,18 +51,19 @@ from opentill.mail.model import (
 from opentill.webhooks import EventBatch, NumberedEvent
 
 _log: Final = structlog.get_logger()
-_MAX_AGE_MS: Final = DAY_MS  # older events, entries and requests cause no mail
-_BATCH: Final = 500  # events, entries, logins or rows to delete per transaction
-_EVENT_BATCHES: Final = 20  # batches of one merchant before the next merchant's turn
-_MERCHANTS: Final = 200  # merchants with unread events per query
-_DISPUTES: Final = 200  # disputes near their deadline per transaction
-_DIGEST_HOUR: Final = 7  # hour of the day in the merchant's time zone
-# A gateway is down if it has left at least so many payments unanswered for this time.
+_MAX_AGE_MS: Final = DAY_MS  # older events, audit log entries and requests cause no mail
+_BATCH: Final = 500  # one transaction reads or deletes at most this many rows
+_EVENT_BATCHES: Final = 20  # a run reads at most this many batches of one merchant's events
+_MERCHANTS: Final = 200  # one query returns at most this many merchants with unread events
+_DISPUTES: Final = 200  # one transaction reminds of at most this many disputes
+_DIGEST_HOUR: Final = 7  # the hour at which digests are sent, in the merchant's time zone
+# Staff are alerted if at least _OUTAGE_THRESHOLD payments have been waiting for a gateway's
+# response for longer than _OUTAGE_MS.
 _OUTAGE_MS: Final = 15 * MINUTE_MS
 _OUTAGE_THRESHOLD: Final = 3
 _VERSION: Final = re.compile(r"[\d._]+")
 _MAX_DEVICE_LENGTH: Final = 120
-# Stages of reminders: days before a deadline at which a stage begins and ends.
+# Each stage has one reminder. It begins and ends these numbers of days before the deadline.
 _REMINDER_STAGES: Final = ((3, 1), (1, 0))
 
 
@@ -108,7 +109,7 @@ async def queue_event_mails(db: Db, settings: Settings, now: int) -> int:
                     db, settings, merchant.merchant_id, merchant.number, since, now
                 )
             except Unavailable:
-                raise  # the database is away for all merchants
+                raise  # no database connection: the other merchants would fail too
             except Exception:  # noqa: BLE001 - one merchant must not hold up the others
                 _log.exception("mail_merchant_passed_over", merchant=merchant.merchant_id)
                 skipped += 1
@@ -278,7 +279,7 @@ async def _queue_digest(db: Db, settings: Settings, merchant: DigestMerchant, no
     async def work(tx: Tx) -> int:
         behind_since = await figures.behind_since(tx, merchant_id)
         if behind_since is not None and behind_since < day.until:
-            return 0  # figures do not cover the whole day yet; retry on the next run
+            return 0  # the figures do not include the whole day yet; the next run tries again
         sums = await figures.sum_range(tx, merchant_id, day.since, day.until)
         content = DigestContent(
             merchant_id=merchant_id,
@@ -352,7 +353,8 @@ async def queue_deadline_reminders(db: Db, settings: Settings, now: int) -> int:
     since = (await find_start(db, now)).since
     mails = 0
     for days, end in _REMINDER_STAGES:
-        # Leave out stages that began before `since`: their deadlines are less than `days` after it.
+        # A stage that began before mail was set up, at `since`, gets no reminder. Its deadline is
+        # less than `days` days after `since`.
         after = max(now + end * DAY_MS, since + days * DAY_MS - 1)
         mails += await _queue_stage(db, settings, days, after, now)
     return mails
@@ -430,13 +432,13 @@ async def queue_other_mails(app: App) -> int:
         try:
             await job(app.db, app.settings, app.clock())
         except Unavailable:
-            raise  # the other jobs cannot reach the database either
+            raise  # no database connection: the other jobs would fail too
         except Exception as error:  # noqa: BLE001 - a failed job must not stop the others
             errors.append(error)
     if errors:
         message = "some mails could not be queued"
         raise ExceptionGroup(message, errors)
-    return 0  # 0 means: wait until the next interval
+    return 0  # 0 means that the worker waits until the next interval
 
 
 async def prune(tx: Tx, now: int) -> int:

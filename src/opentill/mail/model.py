@@ -16,18 +16,21 @@ from opentill.web.language import Localizer
 
 Status = Literal["WAITING", "SENDING", "SENT", "FAILED", "UNKNOWN"]
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
-NO_MERCHANT: Final = ""  # merchant_id of mails to staff and persons, and of the audit log's head
+# The merchant_id of mails to staff and to persons, and of the row that stores how far the audit log
+# has been read.
+NO_MERCHANT: Final = ""
 MAX_RESULT_LENGTH: Final = 300
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
-# The first attempt has no delay. Each further one follows a temporary failure after its delay.
+# After the n-th temporary failure, a mail is sent again after the n-th of these delays.
 RETRY_DELAYS_MS: Final = tuple(n * MINUTE_MS for n in (1, 5, 30, 120, 360, 720, 1440))
-GIVE_UP_MS: Final = 3 * DAY_MS  # older mails are out of date
-# Limit of requested mails (resent ones, receipts, links) from a merchant, or staff, to an address.
+GIVE_UP_MS: Final = 3 * DAY_MS  # a mail that could not be sent for this long becomes FAILED
+# How many mails a merchant, or the staff, may request for one address: resent mails, receipts and
+# links to a new password.
 REQUESTED_PER_HOUR: Final = 10
-INVITATIONS_PER_DAY: Final = 50  # limit of one person
-# Higher than for a person, so that one member cannot use up the limit of the others.
+INVITATIONS_PER_DAY: Final = 50  # how many one person may send
+# Higher than the limit of a person, so that one member cannot use it up for all others.
 INVITATIONS_OF_MERCHANT_PER_DAY: Final = 200
 RETENTION_MS: Final = 90 * DAY_MS
 Fact = tuple[str, str]  # a label and a value
@@ -235,7 +238,7 @@ class ReceiptContent(msgspec.Struct, frozen=True, kw_only=True):
     amount: Amount
     method: str
     paid_at: int
-    reference: str = ""  # the shop's own number
+    reference: str = ""  # the shop's own number of the order, "" if it has none
 
 
 class RefundContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -249,8 +252,8 @@ class RefundContent(msgspec.Struct, frozen=True, kw_only=True):
     amount: Amount
     refunded: Amount
     at: int
-    reference: str = ""  # the shop's own number
-    refund_id: str = ""  # "" in mails that an earlier version queued
+    reference: str = ""  # the shop's own number of the order, "" if it has none
+    refund_id: str = ""  # "" in mails that an earlier version of OpenTill queued
 
 
 class RefundReportContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -349,7 +352,7 @@ class DigestContent(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of a day in each currency."""
 
     merchant_id: str
-    at: int  # the beginning of the day
+    at: int  # when the day began, Unix ms
     days: list[DigestDay]
 
 
@@ -394,7 +397,7 @@ class DeadlineContent(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     respond_by: int
     days: int
-    responded: bool = False  # the merchant has responded; the operator has not forwarded it yet
+    responded: bool = False  # whether the merchant's response waits for the operator to forward it
 
 
 # ── messages ───────────────────────────────────────────────────────────────────────────────────
@@ -408,7 +411,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     facts: list[Fact] = []
     action: Fact | None = None  # a button's label and address
     note: str = ""
-    is_branded: bool = True  # show the merchant's name at the top, if the mail has a merchant
+    is_branded: bool = True  # whether the layout shows the merchant's name, if there is a merchant
 
 
 class MessageContext(msgspec.Struct, frozen=True, kw_only=True):

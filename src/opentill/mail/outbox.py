@@ -45,9 +45,9 @@ from opentill.people import MerchantRole, NewLink, ShownTo, StaffRole, normalize
 
 _MAX_ADDRESS_LENGTH: Final = 254
 # An address gets at most one link to a new password in this time. Further requests change nothing,
-# so that nobody can use up the limit of somebody else.
+# so that nobody can use up another person's limit.
 _RESET_INTERVAL_MS: Final = 12 * MINUTE_MS
-_ONE_TIME_TOPICS: Final = ("invitation", "reset")  # their links work once
+_ONE_TIME_TOPICS: Final = ("invitation", "reset")  # mails whose link works only once
 
 
 async def queue(

@@ -18,7 +18,7 @@ from opentill.mail.model import (
 
 # ── the outbox ─────────────────────────────────────────────────────────────────────────────────
 
-# A row with the same merchant, cause and recipient stays unchanged.
+# Insert mails; skip each whose merchant, cause and recipient equal those of a queued mail.
 QUEUE = Query(
     Mail,
     """
@@ -33,7 +33,7 @@ QUEUE = Query(
     """,
 )
 BY_ID = Query(Mail, "select * from mails where merchant_id = :merchant_id and id = :id")
-# For the operator, who only has the id: one index lookup per merchant.
+# For the operator, who has only the mail's id: one index lookup per merchant.
 ANYWHERE = Query(
     Mail,
     """
@@ -48,9 +48,9 @@ BY_CAUSE = Query(
     where merchant_id = :merchant_id and cause = :cause and recipient = :recipient
     """,
 )
-# The newest mails of each status, and then the newest of these. Each status is a range of its index
-# in the order of the index, so that PostgreSQL cannot choose the primary key instead: where nearly
-# all mails have one status, it would read all of them to find a few of another.
+# Select the newest mails of each status, and of these the newest. Each subquery reads one status
+# from its index. Without them PostgreSQL might choose the primary key, and if nearly all mails had
+# another status, it would read all of them to find a few.
 LIST = Query(
     Mail,
     """
@@ -100,7 +100,8 @@ NEWEST = Query(
 
 # ── sending ────────────────────────────────────────────────────────────────────────────────────
 
-# The attempt is committed before the conversation. Its result must be stored by `:lease_until`.
+# Claim due mails. The claim is committed before the mail server is called, and the result must be
+# stored by `:lease_until`.
 CLAIM = Query(
     Mail,
     """
@@ -126,7 +127,8 @@ RECORD = Command(
         and status in ('SENDING', 'UNKNOWN')
     """,
 )
-# An attempt whose conversation has not begun does not count.
+# Return a claimed mail to the queue. The attempt does not count, because no conversation with the
+# mail server began.
 RELEASE = Command(
     """
     update mails set status = 'WAITING', attempts = attempts - 1, due_at = :due_at,
@@ -134,7 +136,7 @@ RELEASE = Command(
     where merchant_id = :merchant_id and id = :id and attempts = :attempts and status = 'SENDING'
     """,
 )
-# Cancel a mail unless its sending has begun.
+# Cancel a mail, unless a worker has begun to send it.
 CANCEL = Value(
     str,
     """
@@ -144,7 +146,7 @@ CANCEL = Value(
     returning id
     """,
 )
-# For mails whose lease expired before a result was stored.
+# Mark mails as UNKNOWN whose lease expired before a result was stored.
 EXPIRE_LEASES = Command(
     """
     with due as (
@@ -168,7 +170,8 @@ GIVE_UP = Command(
     from old where m.merchant_id = old.merchant_id and m.id = old.id
     """,
 )
-# After a restore: the mails of all merchants may have been sent since the backup.
+# After a restore: mark all waiting mails as UNKNOWN, because they may have been sent since the
+# backup.
 SKIP_WAITING = Command(
     """
     update mails set status = 'UNKNOWN', due_at = null, secret = null,
@@ -176,7 +179,7 @@ SKIP_WAITING = Command(
     where due_at is not null
     """
 )
-# After a restore: earlier events cause no mail, and the audit log counts as read.
+# After a restore: ignore all earlier events, and mark the audit log as read.
 SKIP_UNREAD = Command(
     """
     update mail_heads h set since = greatest(h.since, :now),

@@ -39,7 +39,7 @@ _TEXT: Final = jinja2.Environment(
     auto_reload=False,
 )
 _UTC: Final = ZoneInfo("UTC")
-_DEFAULT_COLOUR: Final = "#0b5c47"  # of the button, if the merchant has no accent colour
+_DEFAULT_COLOUR: Final = "#0b5c47"  # colour of the button if the merchant has no accent colour
 _RESET_ACTOR: Final = Actor("opentill", "asked for on the page of a forgotten password")
 
 
@@ -96,7 +96,7 @@ async def _secret_path(tx: Tx, settings: Settings, mail: Mail, now: int) -> str:
         except encryption.WrongKey:
             msg = "its link cannot be decrypted: OPENTILL_SECRET_KEY is another one"
             raise Unrenderable(msg) from None
-    if mail.topic == "reset":  # its link is created now, so that only the mail contains it
+    if mail.topic == "reset":  # create the link only now, so that only the mail contains it
         try:
             new_link = await people.offer_requested_password(
                 tx, mail.recipient, now, actor=_RESET_ACTOR
@@ -123,7 +123,7 @@ def encode(settings: Settings, draft: Draft, merchant: Merchant | None) -> bytes
         encoded["To"] = smtp.header_address("", mail.recipient)
         if support_email:
             reply_to = smtp.header_address(context.shop, support_email)
-            # A Reply-To that is not ASCII would need a server with SMTPUTF8.
+            # A server without SMTPUTF8 would refuse a Reply-To that is not ASCII: leave it out.
             if is_utf8 or reply_to.addr_spec.isascii():
                 encoded["Reply-To"] = reply_to
     except BadAddress as error:
@@ -133,8 +133,8 @@ def encode(settings: Settings, draft: Draft, merchant: Merchant | None) -> bytes
     subject = f"[{test_mark}] {message.subject}" if draft.is_test_mode else message.subject
     encoded["Subject"] = smtp.single_line(subject)
     encoded["Message-ID"] = mail.message_id
-    encoded["Date"] = formatdate()  # real time, even if a sandbox moves its business time
-    encoded["Auto-Submitted"] = "auto-generated"  # RFC 3834: prevents automatic replies
+    encoded["Date"] = formatdate()  # real time, even if business time is ahead of it
+    encoded["Auto-Submitted"] = "auto-generated"  # prevents automatic replies (RFC 3834)
     colour = (merchant and merchant.accent_color) or _DEFAULT_COLOUR
     values = {
         "message": message,

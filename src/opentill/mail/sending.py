@@ -40,8 +40,9 @@ from opentill.mail.topics import BY_NAME
 from opentill.web.language import Localizer
 
 _LEASE_EXPIRED: Final = "unknown: the worker stopped during the conversation with the mail server"
-_AWAY_PAUSES_S: Final = (5.0, 15.0, 60.0, 300.0)  # between tries to reach the mail server
-_JITTER_PERCENT: Final = 10  # spreads the retries of mails that failed at the same time
+_AWAY_PAUSES_S: Final = (5.0, 15.0, 60.0, 300.0)  # pauses while the mail server cannot be reached
+# Delays vary by up to this percentage, so that mails that failed together are not retried together.
+_JITTER_PERCENT: Final = 10
 _BATCH: Final = 500
 _POLL_S: Final = 0.25
 _TEST_TIMEOUT_S: Final = 10.0
@@ -51,15 +52,15 @@ _log: Final = structlog.get_logger()
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Limits and times of sending."""
 
-    connections: int = 4  # number of connections to the mail server, per process
-    messages: int = 100  # sent on one connection, before it is closed
-    idle_s: float = 10.0  # time until an idle connection is closed
+    connections: int = 4  # most connections of one process to the mail server
+    messages: int = 100  # a connection is closed after this many messages
+    idle_s: float = 10.0  # a connection is closed if it is idle for this time
     timeout_s: float = TIMEOUT_S  # longest wait for one reply
-    # Longer than a conversation can take, which waits for at most five replies.
+    # A conversation waits for at most five replies, so that it ends before its lease does.
     lease_ms: int = 10 * MINUTE_MS
     retry_delays_ms: tuple[int, ...] = RETRY_DELAYS_MS
-    cleanup_s: float = 5.0  # time between searches for expired leases
-    record_s: float = 60.0  # time for which storing a result is retried
+    cleanup_s: float = 5.0  # pause between two searches for expired leases
+    record_s: float = 60.0  # for how long a worker tries to store a result
     tls_context: ssl.SSLContext | None = None
 
 
@@ -80,10 +81,11 @@ class Mailer:
         self._options = options
         self._server = Server.parse(settings.smtp_url)
         self._sender = parseaddr(settings.mail_from)[1]
-        self._idle: list[tuple[Connection, float]] = []  # each with its last use (monotonic)
+        # Idle connections, each with the time of its last use (monotonic clock).
+        self._idle: list[tuple[Connection, float]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures = 0  # consecutive tries that did not reach the server
-        self._retry_at = self._cleanup_at = 0.0  # on the monotonic clock
+        self._retry_at = self._cleanup_at = 0.0  # times on the monotonic clock
 
     async def turn(self) -> int:
         """Start due mails, wait until one ends, return how many were started or are being sent."""
@@ -185,7 +187,8 @@ class Mailer:
         if connection is None:
             return Outcome("unreached", "the mail server was not reached")
         outcome = await connection.send(self._sender, mail.recipient, message)
-        if outcome.kind == "unreached" and idle is not None:  # the server had closed ``idle``
+        # If the server had closed the idle connection meanwhile, send over a new one.
+        if outcome.kind == "unreached" and idle is not None:
             connection = await self._connect()
             if connection is None:
                 return outcome

@@ -27,7 +27,8 @@ from opentill.mail.model import MAX_RESULT_LENGTH
 # ── addresses ──────────────────────────────────────────────────────────────────────────────────
 
 _MAX_NAME_LENGTH: Final = 78
-# Line breaks and other control characters, surrogates, and marks of direction and of no width.
+# Control characters such as line breaks, surrogates, invisible characters, and marks that change
+# the direction of text.
 _FORBIDDEN_CHARACTERS: Final = re.compile(
     "[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]+"
 )
@@ -92,13 +93,14 @@ def sender_address(mail_from: str, name: str | None = None) -> Address:
 
 # ── the mail server ────────────────────────────────────────────────────────────────────────────
 
-# "again": a temporary failure. "unreached": the conversation has not begun, so this is no attempt.
+# "again" is a temporary failure, after which the mail is sent again. "unreached": no conversation
+# began, so that this does not count as an attempt.
 OutcomeKind = Literal["sent", "again", "failed", "unknown", "unreached"]
 TIMEOUT_S: Final = 30.0  # longest wait for one reply
 _PORTS: Final = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
 _TEMPORARY_CODES: Final = range(400, 500)
-_CLOSING_CODE: Final = 421  # the server is about to close the connection
-_LOGIN_CODES: Final = (530, 534, 535, 538)  # RFC 4954 §6: these refuse our login, not the message
+_CLOSING_CODE: Final = 421  # with this reply the server closes the connection
+_LOGIN_CODES: Final = (530, 534, 535, 538)  # these refuse our login, not the message (RFC 4954 §6)
 _NO_SMTPUTF8: Final = (
     "not sent: the mail server takes no address with other than ASCII characters before the @"
     " (it does not offer SMTPUTF8)"
@@ -163,7 +165,7 @@ class Connection:
     def __init__(self, client: aiosmtplib.SMTP) -> None:
         """Use ``open`` instead."""
         self._client = client
-        self.messages = 0  # number of messages sent on this connection
+        self.messages = 0  # how many messages were sent on this connection
 
     @classmethod
     async def open(
@@ -195,7 +197,7 @@ class Connection:
             if client.is_ehlo_or_helo_needed:
                 try:
                     await client.ehlo()
-                except aiosmtplib.SMTPHeloError:  # the server has no extensions
+                except aiosmtplib.SMTPHeloError:  # the server does not support EHLO
                     await client.helo()
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
             client.close()
@@ -240,12 +242,12 @@ class Connection:
                 self.close()
                 return Outcome("unreached", _shorten(_describe(error)))
             return self._refused(error)
-        except ValueError as error:  # the address cannot be part of a command
+        except ValueError as error:  # an address contains characters that SMTP does not allow
             return Outcome("failed", _shorten(f"not sent: {error}"))
         except (aiosmtplib.SMTPException, OSError) as error:
             self.close()
             text = _shorten(f"the connection ended before the message: {_describe(error)}")
-            # Servers close idle connections, which does not count as an attempt.
+            # If the server had closed an idle connection, this does not count as an attempt.
             is_failure = has_begun or not self.messages
             return Outcome("again" if is_failure else "unreached", text)
         return None

@@ -29,7 +29,7 @@ from opentill.people import STAFF_ROLES, MerchantRole, Permission, StaffRole, st
 from opentill.web.language import supported
 from opentill.web.translations import N_
 
-SWITCHES: Final = ("receipts", "refunds", "digest")  # fields of Preferences
+SWITCHES: Final = ("receipts", "refunds", "digest")  # the fields of Preferences that are on or off
 _CUSTOMER_TOPICS: Final = ("receipt", "refund", "refund_failed")
 _MONEY_TOPICS: Final = (
     *_CUSTOMER_TOPICS,

@@ -35,7 +35,8 @@ from opentill.orders import Order
 from opentill.web.language import supported
 from opentill.webhooks import NumberedEvent
 
-_MAILS_OF_ORDER: Final = 200  # mails of an order, in which those about a refund are searched
+# A reversed refund's mails are searched among this many mails of its order, the newest first.
+_MAILS_OF_ORDER: Final = 200
 _CANCELLED: Final = "not sent: the refund was reversed before"
 
 # ── events ─────────────────────────────────────────────────────────────────────────────────────
@@ -292,7 +293,7 @@ async def _reversal_mails(
         if mail.topic != "refund" or mail.status == "FAILED":
             continue
         refund = msgspec.json.decode(mail.data, type=RefundContent)
-        # Mails of earlier versions do not name their refund.
+        # A mail that an earlier version queued does not name its refund: compare the amounts.
         if refund.refund_id != data.refund_id and (refund.refund_id or refund.amount != amount):
             continue
         if await _cancel(tx, mail, event.created_at):
@@ -366,9 +367,9 @@ _AUDIT_TOPICS: Final = {  # action in the audit log → topic
     "keys revoke": "key_changed",
     "payouts account": "account_changed",
 }
-# Beginning of the audit log's subject if an endpoint's URL was changed (``webhooks.update``).
+# The subject of an entry "webhooks set" begins like this if it changed the endpoint's URL.
 _CHANGED_URL: Final = re.compile(r"\S+ url ")
-# Action in the audit log → name of the change; for some actions by the end of the subject.
+# Action in the audit log → name of the change; if several names follow, the subject's end decides.
 ACCOUNT_CHANGES: Final[Mapping[str, str | Mapping[str, str]]] = {
     "people second factor": {"set up": "authenticator_on", "removed": "authenticator_off"},
     "people recovery codes": "codes",
@@ -385,7 +386,7 @@ ACCOUNT_CHANGES: Final[Mapping[str, str | Mapping[str, str]]] = {
     "people factors stop": "factors_stopped",
     "people factors end": "factors_ended",
 }
-_SUBJECT_PERSON: Final = re.compile(r"per_[0-9a-z]+")  # the subject begins with the person
+_SUBJECT_PERSON: Final = re.compile(r"per_[0-9a-z]+")  # a subject may begin with a person's id
 
 
 async def audit_mails(tx: Tx, entries: Sequence[AuditEntry], since: int) -> list[NewMail]:

@@ -19,16 +19,17 @@ from opentill.merchants.audit import Actor
 from opentill.merchants.model import Application, PendingApplication
 from opentill.server.client_address import limit_subject
 
-# Pending applications. From this number on, the page refuses visitors who have one pending, because
-# it is probably being flooded.
+# If this many applications are pending, the page is probably being flooded, and refuses visitors
+# who have one pending.
 MOST_WAITING: Final = 1000
-MOST_EVER: Final = 10_000  # pending applications; from this number on, the page accepts none
-A_DAY: Final = 5  # applications that the page accepts from a visitor in 24 hours
+MOST_EVER: Final = 10_000  # if this many applications are pending, the page accepts no more
+A_DAY: Final = 5  # the page accepts at most this many applications from a visitor in 24 hours
 UNDECIDED: Final = "the application has not been decided yet"
 LONGEST: Final = {"merchant": 200, "name": 200, "email": 254, "website": 2048, "business": 2000}
 _RETRY_S: Final = 3600
 _DAY_MS: Final = 24 * 3600 * 1000
-# Control characters, text direction marks, invisible characters, surrogates.
+# Refused in all fields: control characters, marks of text direction, invisible characters and
+# surrogates.
 _UNPRINTABLE: Final = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\\u200b\\u200e\\u200f\\u2028-\\u202f\\u2066-\\u2069\\ufeff\\ud800-\\udfff]"
 )
@@ -83,7 +84,7 @@ async def apply(
     visitor = limit_subject(address) if address and actor is None else None
     if actor is None:
         # The audit log's lock makes the counts exact. Limits are checked before the e-mail address
-        # is looked up, so that a refusal does not disclose whether it is known.
+        # is looked up, so that a refusal does not disclose whether the address has applied.
         await audit.lock_log(tx)
         await _check_room(tx, visitor, now)
         pending_id = await queries.APPLIED_BY.get(tx, email=form_values.email)

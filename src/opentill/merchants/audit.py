@@ -22,7 +22,7 @@ from opentill.merchants import queries
 from opentill.merchants.model import AuditHead, AuditRow
 
 Finding = Literal["altered", "removed", "inserted"]
-_PERSON: Final = re.compile(r"\((per_[0-9a-z]+)\)$", re.ASCII)  # such as ``a@b.org (per_1a2)``
+_PERSON: Final = re.compile(r"\((per_[0-9a-z]+)\)$", re.ASCII)  # as in ``a@b.org (per_1a2)``
 _FIRST: Final = hashlib.sha256(b"opentill audit log").hexdigest()
 
 
@@ -110,11 +110,11 @@ async def newest(tx: Tx, merchant_id: str | None = None, limit: int = 100) -> li
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A search of the audit log; times are inclusive Unix ms."""
 
-    text: str = ""  # searched in who, action, subject and reason
+    text: str = ""  # is searched in who, action, subject and reason
     merchant_id: str = ""
     since: int = 0
     until: int = 2**62
-    before: int = 2**62  # only rows with a smaller number
+    before: int = 2**62  # return only rows with a smaller number
 
 
 async def search(tx: Tx, audit_query: AuditQuery, limit: int) -> list[AuditRow]:
@@ -145,7 +145,7 @@ class _Chain:
         self._expected = expected
         self._number = 0
         self._hash = _FIRST
-        self._is_contiguous = True  # whether ``_hash`` is that of the row before the next
+        self._is_contiguous = True  # whether ``_hash`` belongs to the row right before the next one
 
     def _add_break(
         self, number: int | None, row_id: str | None, finding: Finding, why: str
@@ -174,7 +174,7 @@ class _Chain:
             self._is_contiguous = False
 
     def _check(self, row: AuditRow, number: int, row_hash: str) -> None:
-        # After a removed row the previous hash is unknown, so this row cannot be checked.
+        # If the previous row was removed, its hash is unknown, so this row cannot be checked.
         if self._is_contiguous and link(self._hash, row) != row_hash:
             why = "its hash does not follow from it and the row before"
             self._add_break(number, row.id, "altered", why)

@@ -17,7 +17,7 @@ from opentill.core.errors import Invalid
 from opentill.core.payment_methods import METHODS, Method
 
 MAX_ROWS: Final = 100
-MAX_RATE_DIGITS: Final = 6  # after the decimal point
+MAX_RATE_DIGITS: Final = 6  # a rate has at most this many digits after the decimal point
 _CHANGE: Final = re.compile(
     r"(?P<method>[A-Z_]+)"
     r"(?::(?P<currency>[A-Z]{3}))?"

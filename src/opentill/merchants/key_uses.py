@@ -20,7 +20,9 @@ from opentill.merchants import queries
 
 _EVERY_S: Final = 60.0
 _MINUTE_MS: Final = 60_000
-_MOST: Final = 10_000  # keys; further ones are dropped until the buffer is written
+# The buffer holds the uses of at most this many keys. Until it is written, uses of further keys are
+# not recorded.
+_MOST: Final = 10_000
 _log: Final = structlog.get_logger()
 
 

@@ -13,9 +13,9 @@ import msgspec
 from opentill.core.errors import Invalid
 
 MAX_BYTES: Final = 256 * 1024
-LEAST_SIDE: Final = 32  # pixels
+LEAST_SIDE: Final = 32  # pixels, like MOST_SIDE
 MOST_SIDE: Final = 2048
-MOST_RATIO: Final = 10  # the longer side divided by the shorter one
+MOST_RATIO: Final = 10  # the longer side may be at most this many times as long as the shorter one
 Why = Literal["size", "kind", "broken", "moving", "dimensions"]
 MediaType = Literal["image/png", "image/jpeg", "image/webp"]
 
@@ -28,11 +28,11 @@ _REASONS: Final[dict[Why, str]] = {
     f"most {MOST_RATIO} times the shorter",
 }
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
-# JPEG markers of frames, which contain the size (T.81 table B.1).
+# JPEG markers of frame headers, which contain the picture's size (T.81 table B.1).
 _FRAMES: Final = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _SCAN: Final = 0xDA
-_ALONE: Final = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a length
-_ANIMATED: Final = 0x02  # a flag of WebP's extended header
+_ALONE: Final = frozenset({0x01, *range(0xD0, 0xD9)})  # JPEG markers that no length follows
+_ANIMATED: Final = 0x02  # the flag for animations in WebP's extended header
 
 
 class LogoRefused(Invalid):

@@ -23,7 +23,7 @@ Event = Literal[StatusEvent, "capability_on", "capability_off", "noted"]
 
 STATUSES: Final[tuple[Status, ...]] = ("APPLIED", "ACTIVE", "SUSPENDED", "CLOSED")
 CAPABILITIES: Final[tuple[Capability, ...]] = ("charge", "refund", "payout")
-# The capabilities that a status disables; a suspended merchant can still refund.
+# The capabilities that each status disables. A suspended merchant can still refund.
 TAKEN: Final[dict[Status, tuple[Capability, ...]]] = {
     "APPLIED": ("charge", "refund", "payout"),
     "ACTIVE": (),
@@ -60,8 +60,8 @@ _KEY: Final = re.compile(r"(svc_(?:live|stg)_)([0-9A-Za-z]{40})([0-9A-Za-z]{6})"
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Fees, settlement and limits of a merchant; amounts in the settlement currency."""
 
-    platform_fee_rate: Decimal  # for payments without a matching row in the schedule
-    fees: str  # JSON: the schedule by method and currency, see ``fee_schedule``
+    platform_fee_rate: Decimal  # applies to payments that no row of the schedule matches
+    fees: str  # the schedule of fees by method and currency, as JSON (``fee_schedule``)
     refund_fee_policy: FeePolicy
     overdraft_minor: int  # how far refunds may overdraw the balance
     settlement_delay_days: int
@@ -70,14 +70,14 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     reserve_days: int
     dispute_fee_minor: int
     payout_minimum_minor: int
-    ip_allowlist: list[str]  # networks; empty: no restriction
+    ip_allowlist: list[str]  # networks that may call the API; empty: any address may
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What customers see of a merchant, None if not set, and the merchant's time zone."""
 
     display_name: str | None  # None: the merchant's name
-    accent_color: str | None  # colour of buttons, as #rrggbb
+    accent_color: str | None  # colour of buttons, as #rrggbb; None: the default colour
     support_email: str | None
     support_url: str | None
     terms_url: str | None
@@ -93,7 +93,7 @@ class Merchant(Terms, frozen=True, kw_only=True):
     terms_version: int
     created_at: int
     updated_at: int
-    time_zone: str  # the profile: this and the next five fields
+    time_zone: str  # this and the next five fields are the profile (``Profile``)
     display_name: str | None
     accent_color: str | None
     support_email: str | None
@@ -101,7 +101,7 @@ class Merchant(Terms, frozen=True, kw_only=True):
     terms_url: str | None
     logo_sha256: str | None
     status: Status
-    charge_off: str | None  # the reason why no sessions can be opened, None while they can
+    charge_off: str | None  # why no sessions can be opened; None while they can
     refund_off: str | None
     payout_off: str | None
 
@@ -157,13 +157,15 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     """An application to become a merchant."""
 
     merchant_id: str
-    name: str  # the applicant's name
+    name: str  # of the applicant
     email: str
-    website: str  # "": none
+    website: str  # "" if there is none
     business: str  # what the merchant sells
-    address: str  # the applicant's IP address, "" if an operator entered it
+    address: str  # the applicant's IP address; "" if an operator entered the application
     applied_at: int
-    visitor: str | None  # the key that counts the address's applications; None: by an operator
+    # The visitor (an IPv4 address or IPv6 network) whose applications are counted; None if an
+    # operator entered the application.
+    visitor: str | None
 
 
 class PendingApplication(Application, frozen=True, kw_only=True):
@@ -219,9 +221,10 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     expires_at: int | None
     revoked_at: int | None
-    last_used_at: int | None  # to the minute; written within two minutes of the use
-    scopes: list[str] | None = None  # None: unrestricted
-    made_by: str | None = None  # id of the person; None: created by command
+    # Unix ms, rounded to the minute and written within two minutes of the use; None: never used.
+    last_used_at: int | None
+    scopes: list[str] | None = None  # None: the key may do everything
+    made_by: str | None = None  # id of the person who created it; None: created by a command
 
     def opens(self, now: int) -> bool:
         """Whether the key is valid."""
@@ -233,7 +236,7 @@ class KeyFields(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = ""
     expires_at: int | None = None
-    scopes: list[str] | None = None  # None: unrestricted
+    scopes: list[str] | None = None  # None: the key may do everything
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,7 +247,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     key: str
     expires_at: int | None
-    scopes: list[str] | None = None  # None: unrestricted
+    scopes: list[str] | None = None  # None: the key may do everything
 
 
 class Authentication(msgspec.Struct, frozen=True):
@@ -279,7 +282,7 @@ class MovedSum(msgspec.Struct, frozen=True):
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     """An action of an operator; ``hash`` is in hexadecimal."""
 
-    number: int | None  # None: the row was inserted without a place in the chain
+    number: int | None  # None: somebody inserted the row without adding it to the chain
     id: str
     at: int
     who: str

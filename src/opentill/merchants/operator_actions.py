@@ -6,10 +6,10 @@ from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.merchants.audit import Actor
 
-# The largest adjustment or payout, so that a typing error cannot overflow the ledger.
+# An adjustment or payout is at most this large, so that a typing error cannot overflow the ledger.
 MOST_MINOR: Final = 10**15
 _WORDS: Final = 500
-# Names of the machine's owner in the audit log begin with this (decision 0098).
+# In the audit log, the name of the machine's owner begins with this text (decision 0098).
 ROOT: Final = "root ("
 _REFERENCE: Final = 64
 

@@ -58,7 +58,7 @@ def _zone(field: str, text: str) -> str:
         raise Invalid(field, f"{field} must be {error}") from None
 
 
-# By field: its name in the API, and the function that checks a non-empty value.
+# Column → name in the API, and the function that checks and normalizes a non-empty value.
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, str], str]]]] = {
     "display_name": ("displayName", _name),
     "accent_color": ("accentColor", _color),

@@ -39,7 +39,7 @@ INSERT = Command(
     """,
 )
 BY_ID = Query(Merchant, "select * from merchants where id = :merchant_id")
-# Not "for update", which would block new rows that refer to the merchant, such as orders.
+# Not "for update": that would block new rows that refer to the merchant, such as orders.
 LOCKED = Query(Merchant, "select * from merchants where id = :merchant_id for no key update")
 # Serializes operators' actions on a merchant, so that no other action uses a reference or changes a
 # count between an action's checks and its writes.
@@ -77,7 +77,7 @@ HISTORY = Query(
     order by number desc limit :limit
     """,
 )
-# The newest entry of each capability, by an index.
+# The newest change of each capability, by one index lookup for each.
 STANDING = Query(
     MerchantChange,
     """
@@ -110,7 +110,8 @@ APPLIED_BY = Value(
     where m.status = 'APPLIED' and a.email = :email limit 1
     """,
 )
-# The time of a visitor's application that `:before` newer ones follow, if there are so many.
+# The time of the visitor's application with exactly `:before` newer ones; no row if the visitor has
+# sent fewer since `:since`.
 APPLIED_FROM = Value(
     int,
     """
@@ -141,7 +142,7 @@ ALL = Query(
     select * from merchants where :status::text is null or status = :status order by id
     """,
 )
-# By a part of the name or the exact id. `:like` is a pattern.
+# Merchants whose name contains a text (`:like` is its pattern) or whose id equals it (`:text`).
 _FOUND = """
     from merchants
     where (:text = '' or id = :text or name ilike :like or display_name ilike :like)
@@ -240,7 +241,7 @@ RENAME_KEY = Query(
     returning {_KEY_COLUMNS}
     """,  # noqa: S608 - a constant of ours
 )
-# Skips keys that another transaction is writing, because that writes the same minute or revokes the
+# Skips keys that another transaction is writing, because it writes the same minute or revokes the
 # key. A stored time over an hour ahead was written before the clock was set back, and is replaced.
 UPDATE_LAST_USED = Command(
     """
@@ -256,7 +257,7 @@ UPDATE_LAST_USED = Command(
     """,
 )
 
-# Authentication in one statement: count the request against its address and find the caller.
+# Authenticate in one statement: find the caller, and count the request against its address's limit.
 _CALLER_SQL = """
     select k.id as key_id, k.merchant_id, k.environment, m.ip_allowlist, k.scopes
     from api_keys k join merchants m on m.id = k.merchant_id
@@ -287,7 +288,7 @@ SOLO_SUMS = Query(
     group by currency
     """,
 )
-# A refund that is requested again with the same number counts once.
+# A refund that is requested again with the same number counts only once against the limit.
 RECORD_SOLO_MOVEMENTS = Command(
     """
     insert into solo_movements (merchant_id, id, kind, maker, amount_minor, currency, at)
@@ -298,7 +299,7 @@ RECORD_SOLO_MOVEMENTS = Command(
     """,
 )
 
-# The audit log; ``hash`` is returned in hexadecimal.
+# The columns of the audit log, with ``hash`` in hexadecimal.
 _AUDIT_COLUMNS = (
     "number, id, at, who, action, merchant_id, subject, reason, encode(hash, 'hex') as hash"
 )
@@ -317,7 +318,7 @@ AUDIT_CHAIN = Query(
     AuditRow,
     f"select {_AUDIT_COLUMNS} from audit_log order by number nulls first, id",  # noqa: S608 - ours
 )
-# Rows with numbers below `:before`. `:like` is a pattern for actor, action, subject or reason.
+# Rows whose number is below `:before` and whose actor, action, subject or reason matches `:like`.
 SEARCH_AUDIT = Query(
     AuditRow,
     f"""

@@ -18,10 +18,10 @@ from opentill.merchants.model import Key, KeyFields, Merchant, NewKey, Status
 from opentill.merchants.operator_actions import check_text
 from opentill.server.client_address import limit_subject
 
-# The longest wait for a connection. Every request begins with authentication, so a hanging database
-# is detected here.
+# Authentication waits at most this long for a connection. Every request begins with it, so that a
+# hanging database is detected here.
 _PATIENCE_S: Final = 1.8
-LONGEST_NAME: Final = 100  # characters of a key's name
+LONGEST_NAME: Final = 100  # a key's name has at most this many characters
 
 
 async def find(tx: Tx, merchant_id: str) -> Merchant:
@@ -193,7 +193,7 @@ async def merchant_of_key(tx: Tx, key_id: str) -> str:
 def _inside(address: str, networks: list[str]) -> bool:
     try:
         parsed = ip_address(address)
-    except ValueError:  # not an IP address, such as a Unix socket's
+    except ValueError:  # the request came by a Unix socket, for example, and has no IP address
         return False
     if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped:
         parsed = parsed.ipv4_mapped

@@ -29,7 +29,7 @@ from opentill.merchants.model import (
 from opentill.merchants.operator_actions import check_text
 
 _NOTES: Final = 2000
-# The name of each event's action in the audit log: the command that causes the event.
+# Event → its action in the audit log, which is the name of the command that causes the event.
 _ACTIONS: Final[dict[Event, str]] = {
     "created": "merchants create",
     "applied": "merchants apply",
@@ -140,7 +140,7 @@ async def set_capability(
     switches.pop(capability, None)
     if not on:
         switches[capability] = actor.reason
-    why = old.charge_off or ""  # the reason for SUSPENDED; unused if ACTIVE
+    why = old.charge_off or ""  # why the merchant is SUSPENDED; not used while it is ACTIVE
     new = _with_standing(old, old.status, why, switches, now)
     event: Event = "capability_on" if on else "capability_off"
     return await _set(tx, old, new, _Line(event, actor, notes, capability), now)

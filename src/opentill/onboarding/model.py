@@ -7,18 +7,18 @@ import msgspec
 from opentill.core import money
 from opentill.core.errors import Invalid
 
-MANY: Final = 1000  # counts are capped at this
+MANY: Final = 1000  # each count stops here
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of work in progress, each capped at ``MANY``."""
 
-    payments: int  # in progress, or without the gateway's response
+    payments: int  # those in progress, and those to which the gateway has not responded
     refunds: int
     disputes: int
     payouts: int
-    approvals: int  # pending requests for a second person
-    sessions: int  # open sessions, which block nothing: they expire by themselves
+    approvals: int  # requests that wait for a second person
+    sessions: int  # open sessions, which do not block closing, because they expire by themselves
 
 
 class Unfinished(Work, frozen=True, kw_only=True):

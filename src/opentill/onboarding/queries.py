@@ -3,8 +3,8 @@
 from opentill.db.query import Query
 from opentill.onboarding.model import Work
 
-# Counts are capped at `:limit`. A payment counts while it is in progress, or while
-# its gateway has perhaps not responded.
+# Each count stops at `:limit`. A payment counts while it is in progress, or while its gateway may
+# not have responded yet.
 UNFINISHED_WORK = Query(
     Work,
     """

@@ -11,7 +11,7 @@ from opentill.gateways.model import Card
 from opentill.orders import queries
 from opentill.orders.model import Order, PaymentAttempt
 
-# How brands are displayed, by their names at providers. Any other name is shown in title case.
+# A provider's name of a brand → the name that is displayed. Other names are shown in title case.
 _BRANDS: Final = {
     "amex": "American Express",
     "cartes_bancaires": "Cartes Bancaires",

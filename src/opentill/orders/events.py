@@ -10,7 +10,7 @@ from opentill.orders.model import Order
 from opentill.webhooks import Event, Type
 from opentill.webhooks.fields import Amount, Currency
 
-# Fields that are absent from a payload if the order has no value for them.
+# A payload does not contain these fields if the order has no value for them.
 _OPTIONAL: Final = ("livemode", "quantity", "client_reference", "payment_link_id")
 ClosedStatus = Literal["FAILED", "CLOSED", "REVOKED"]
 OrderId = Annotated[str, Meta(description="The order's id.")]

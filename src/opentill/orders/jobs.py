@@ -34,10 +34,11 @@ from opentill.orders.settlement import queries as settlement_queries
 from opentill.orders.transitions import Change, transition
 
 _LEASE_MS: Final = 60_000
-STUCK_MS: Final = 15 * 60_000  # an order that is CREATING for longer is stuck
-_MERCHANTS: Final = 100  # merchants whose history one turn reads at most
-_PRUNED_AT_ONCE: Final = 200  # orders of one transaction; most have up to five rows of history
-# The event that a forgotten CREATING order should have had, by the status of its last attempt.
+STUCK_MS: Final = 15 * 60_000  # an order that has been CREATING for longer counts as stuck
+_MERCHANTS: Final = 100  # one turn reads the history of at most this many merchants
+# One transaction prunes this many orders; most of them have up to five rows of history.
+_PRUNED_AT_ONCE: Final = 200
+# Status of the last attempt → the event that a forgotten CREATING order should have had.
 _MISSED: Final[dict[AttemptStatus, Event]] = {
     "DECLINED": "declined",
     "REFUSED": "refused",
@@ -104,7 +105,7 @@ async def _resume(tx: Tx, merchant_id: str, order_id: str, now: int) -> None:
     order = await service.lock(tx, merchant_id, order_id)
     attempts = await queries.ATTEMPTS.all(tx, merchant_id=merchant_id, order_id=order_id)
     if order.status != "CREATING" or any(attempt.check_at is not None for attempt in attempts):
-        return  # the order or an attempt changed before the lock
+        return  # the order or an attempt has changed since FORGOTTEN read it
     last = attempts[-1] if attempts else None
     _log.warning("order forgotten", order=order.id, attempt=last.id if last else None)
     if last is not None and last.status in UNDECIDED:
@@ -133,7 +134,8 @@ class HistoryPruner:
         self._rows = rows
         self._anywhere = anywhere
         self._merchant_id = ""
-        self._order_id: str | None = None  # the last order read; None: go on to the next merchant
+        # The last order whose history was read; None: continue with the next merchant.
+        self._order_id: str | None = None
 
     async def turn(self, now: int) -> int:
         """Prune a part of the history and return how many rows were deleted."""

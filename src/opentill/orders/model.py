@@ -57,7 +57,7 @@ Event = Literal[
     "recovered",
 ]
 DAY_MS: Final = 86_400_000
-OPERATOR: Final = "manual"  # the gateway whose payments an operator confirms
+OPERATOR: Final = "manual"  # the name of the gateway whose payments an operator confirms
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 PAYABLE: Final[tuple[Status, ...]] = ("PENDING", "CREATING")
 # Paid, and neither refunded in full nor disputed: such orders can be delivered and refunded.
@@ -82,7 +82,8 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 _RECEIVED: Final = ("PAYMENT", "FEE")
-_CARRIED: Final = ("SETTLEMENT", "FREEZE", "UNFREEZE")  # the last two: for a negative remainder
+# FREEZE and UNFREEZE carry a remainder below zero over (``settlement.movements``).
+_CARRIED: Final = ("SETTLEMENT", "FREEZE", "UNFREEZE")
 _SETTLED: Final = (*_CARRIED, "ROLLING_RESERVE")
 _RECOVERED: Final = ("CHARGEBACK_RECOVERY", "ROLLING_RESERVE_RECOVERY")
 _LOST: Final = (
@@ -90,13 +91,13 @@ _LOST: Final = (
     "CHARGEBACK",
     "CHARGEBACK_FEE",
     "ROLLING_RESERVE_OFFSET",
-    "ROLLING_RESERVE_RELEASE",  # the part of the reserve that the loss does not use up
+    "ROLLING_RESERVE_RELEASE",  # releases the part of the reserve that the loss leaves
 )
 
 _CLOSED: Final = ("order.closed", "checkout.expired")
 _PAID: Final = ("order.paid", "checkout.completed")
 
-# contract.md#order-transitions, contract.md#event-emitted. No other transition can happen.
+# All transitions that can happen (contract.md#order-transitions, contract.md#event-emitted).
 TRANSITIONS: Final = (
     #    source      event               target      postings   session     emits
     Transition("PENDING", "submitted", "CREATING"),
@@ -116,7 +117,7 @@ TRANSITIONS: Final = (
     Transition("CHARGEBACK", "carried_over", "CHARGEBACK", _CARRIED),
     Transition("PAID", "refunded_in_full", "REFUNDED"),
     Transition("SETTLED", "refunded_in_full", "REFUNDED"),
-    # To SETTLED if the order had settled or its remainder was carried over, else to PAID.
+    # The target is SETTLED if the order had settled or its remainder was carried over, else PAID.
     Transition("REFUNDED", "refund_reversed", "SETTLED", emits=("order.settled",)),
     Transition("REFUNDED", "refund_reversed", "PAID"),
     Transition("PAID", "disputed", "DISPUTED"),
@@ -124,11 +125,12 @@ TRANSITIONS: Final = (
     Transition("DISPUTED", "dispute_won", "PAID"),
     Transition("DISPUTED", "dispute_won", "SETTLED", ("UNFREEZE",)),
     Transition("DISPUTED", "dispute_lost", "CHARGEBACK", _LOST),
-    # This and the reversal to SETTLED emit `order.settled` only if the order never settled before.
+    # This transition and the reversal to SETTLED emit `order.settled` only if the order has never
+    # been settled before.
     Transition("CHARGEBACK", "recovered", "SETTLED", _RECOVERED, emits=("order.settled",)),
 )
 BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
-# The transitions whose event has two targets, since it returns the order to its earlier status.
+# By event and target: transitions that return the order to its earlier status, PAID or SETTLED.
 BACK: Final[dict[tuple[Event, Status], Transition]] = {
     (row.event, row.target): row
     for row in TRANSITIONS
@@ -157,7 +159,7 @@ class PlacedOrder(msgspec.Struct, frozen=True):
     platform_fee_minor: int
     settled_currency: str
     exchange_rate: Decimal
-    usd_exchange_rate: Decimal | None  # None: unknown; a refund uses the newest rate
+    usd_exchange_rate: Decimal | None  # None: unknown, so that a refund uses the newest rate
     gross_settled_minor: int
     net_settled_minor: int
     refund_fee_policy: Literal["KEPT", "RETURNED"]
@@ -171,8 +173,8 @@ class PlacedOrder(msgspec.Struct, frozen=True):
     settlement_delay_days: int
     settlement_calendar: Calendar
     dispute_fee_minor: int
-    quantity: int | None  # None: one
-    client_reference: str | None  # the shop's own number of the order; None: none
+    quantity: int | None  # None stands for 1
+    client_reference: str | None  # the shop's own number of the order; None if it has none
 
 
 class Order(PlacedOrder, frozen=True):
@@ -199,7 +201,7 @@ class Order(PlacedOrder, frozen=True):
     due_at: int | None
     settle_at: int | None
     livemode: bool | None  # whether its money is real; None: see orders/livemode.py
-    payment_link_id: str | None  # the link that opened the session; None: no link
+    payment_link_id: str | None  # the link that opened the session; None if no link did
 
     @property
     def unsettled_minor(self) -> int:
@@ -232,7 +234,7 @@ class NewOrder(PlacedOrder, frozen=True, kw_only=True):
     display_merchant_name: str
     expires_at: int
     method: Method | None
-    methods: Sequence[Method] | None  # the allowed methods; None: all that are offered
+    methods: Sequence[Method] | None  # the allowed payment methods; None: all offered methods
     locale: str | None
 
 
@@ -259,7 +261,7 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
     asked_at: int | None = None  # when the gateway was last queried, Unix ms; None: never
     counted_at: int | None = None  # the quarter hour that counts its failure; None: not counted
-    card_brand: str | None = None  # the brand of the card that paid; None: not reported
+    card_brand: str | None = None  # of the card that paid; None: the gateway did not report it
     card_last4: str | None = None
 
     def waits_for_customer(self, method: str) -> bool:
@@ -381,4 +383,4 @@ class OrderNote(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     who: str
     note: str
-    by_merchant: bool  # a member of the merchant wrote it; False: the operator
+    by_merchant: bool  # whether a member of the merchant wrote it; False: the operator did

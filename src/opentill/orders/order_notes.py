@@ -30,7 +30,7 @@ async def add_note(
     NotesFull.
     """
     text = clean_note(text)
-    # The lock keeps concurrent notes from getting the same number.
+    # Locking the order keeps concurrent notes from getting the same number.
     order = await service.lock(tx, merchant_id, order_id)
     number = len(await notes_of(tx, order)) + 1
     if number > MOST_NOTES:

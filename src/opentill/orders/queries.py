@@ -43,7 +43,7 @@ ANYWHERE = Query(
     """,
 )
 
-# Needs no lock: the order was placed in this transaction.
+# Needs no lock, because the caller has placed the order in the same transaction.
 SET_PAYMENT_LINK = Command(
     """
     update orders set payment_link_id = :payment_link_id
@@ -140,7 +140,7 @@ ATTEMPTS = Query(
     where merchant_id = :merchant_id and order_id = :order_id order by created_at, id
     """,
 )
-# Writes nothing if the attempt has a card already.
+# Store an attempt's card, unless it has one already.
 STORE_CARD = Command(
     """
     update payment_attempts set card_brand = :brand, card_last4 = :last4
@@ -185,8 +185,9 @@ _OLD: Final = """
     """
 LAST_MERCHANT = Value(str, "select max(id) from merchants")
 MERCHANT_AFTER = Value(str, "select min(id) from merchants where id > :after")
-# The next rows of a merchant's history. An old order has rows to delete if it has several here. So
-# may the last order here, because its other rows may follow in the next part.
+# The next part of a merchant's history. An old order has rows to delete if the part has several of
+# its rows. The last order in the part may have some even if only one row is here, because its other
+# rows may be in the next part.
 OLD_HISTORY = Query(
     HistoryPart,
     f"""

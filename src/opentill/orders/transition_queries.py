@@ -79,7 +79,7 @@ PLACE = Command(
     select merchant_id, :order_id, 1, :now, 'opened', 'PENDING', :id from allowed
     """
 )
-# The history of one order's transition.
+# Adds the history row of one order's transition.
 _HISTORY_OF_ONE: Final = """
         insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
             cause)
@@ -148,9 +148,9 @@ TRANSITION = Query(
     select merchant_id, id from moved
     """,  # noqa: S608 - as above
 )
-# The same for the transitions to CREATING and PENDING, which change no session, no other attempt
-# and only the payer's columns. Each part of a statement costs PostgreSQL its preparation, even if
-# it changes nothing (decision 0112).
+# Like TRANSITION, for transitions to CREATING and PENDING. Of an order they write only the payer's
+# columns, and they change no session and no other attempt. The statement leaves out these parts,
+# because PostgreSQL must prepare each part even if it changes nothing (decision 0112).
 OF_UNPAID: Final = ("customer_email", "customer_name", "payer_ip")
 UNPAID = Query(
     Transitioned,
@@ -159,10 +159,10 @@ UNPAID = Query(
     select merchant_id, id from moved
     """,  # noqa: S608 - as above
 )
-# The two transitions of a payment form, each with its attempt in one statement, which is a
-# transaction of its own (decision 0119). Both write nothing if the order changed since it was read:
-# every change increments `history_number`. The attempt is SUBMITTED as long as its order has not
-# changed after the first of them.
+# The two transitions that a submitted payment form causes, each with its attempt in one statement,
+# which is a transaction of its own (decision 0119). Both write nothing if `history_number` shows
+# that the order has changed since it was read. While the order does not change after the first of
+# them, the attempt remains SUBMITTED.
 SUBMITTED = Query(
     PaymentAttempt,
     f"""
@@ -190,9 +190,9 @@ ACCEPTED = Query(
     returning *
     """,  # noqa: S608 - as above
 )
-# TRANSITION for a batch of confirmations or of settlements. Each has only the columns that change,
-# because further arrays and joins would cost much (decision 0048). `moved` returns the values that
-# later parts need of each change, so that these do not join the arrays again.
+# Like TRANSITION, for a batch of confirmations or of settlements. Each statement has only the
+# columns that change, because more arrays and joins would cost much (decision 0048). `moved`
+# returns the values of each change that later parts need, so that they need not join the arrays.
 _OF_CONFIRMATIONS: Final = (
     "payer_ip",
     "payment_method",
@@ -217,7 +217,7 @@ _HISTORY: Final = """
             cause)
         select merchant_id, id, history_number, updated_at, event, source, target, cause from moved
 """
-# PostgreSQL uses one plan of each for any number of orders (decision 0111).
+# PostgreSQL uses one plan of each statement for any number of orders (decision 0111).
 CONFIRMATIONS = Query(
     Transitioned,
     f"""
@@ -302,7 +302,8 @@ MANY: Final[Mapping[str, Query[Transitioned]]] = {
     "settled": SETTLEMENTS,
     "carried_over": SETTLEMENTS,
 }
-# Records an event that keeps the order's status, and adds amounts. Null keeps the reserve's status.
+# Records an event that keeps the order's status, and adds to the sums of its refunds. If
+# `:reserve_status` is null, the reserve's status stays as it is.
 NOTE = Query(
     Order,
     """

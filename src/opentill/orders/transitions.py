@@ -102,7 +102,8 @@ def _plan(change: Change, now: int) -> _Plan:
     if event in _NEVER_SETTLES:
         settle_at = None
     elif row.target in ("PAID", "CHARGEBACK") and settled_at is None:
-        settle_at = order.due_at  # also after a dispute before settlement, won or lost
+        # This includes an order whose dispute before its settlement was won or lost.
+        settle_at = order.due_at
     if row.target == "SETTLED" and settled_at is None:
         settled_at = now
     after = msgspec.structs.replace(
@@ -179,7 +180,8 @@ async def _emit(tx: Tx, moved: Sequence[_Plan], now: int) -> None:
         events.event_of(order, type_, change.cause if change.reason is None else change.reason, now)
         for (change, row, _), order in zip(emitting, emitting_orders, strict=True)
         for type_ in row.emits
-        if type_ != "order.settled" or change.order.settled_at is None  # once per order
+        # `order.settled` is emitted only once per order.
+        if type_ != "order.settled" or change.order.settled_at is None
     ]
     await webhooks.emit(tx, emitted)
 

@@ -180,7 +180,7 @@ class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
 def _listed_fields(order: Order) -> dict[str, Any]:
     """Return the fields of a listed order that differ from the stored ones."""
     if order.livemode is None:
-        raise AssertionError  # the caller must fill it in
+        raise AssertionError  # the caller must fill in ``livemode``
     hkd = order.hkd_exchange_rate
     net = order.amount_minor - order.platform_fee_minor
     return {

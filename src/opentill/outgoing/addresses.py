@@ -24,9 +24,9 @@ class Target(msgspec.Struct, frozen=True):
     """A valid URL. ``literal`` is the host if it is an IP address."""
 
     scheme: str
-    host: str  # in lower case, IPv6 without brackets
+    host: str  # in lower case; an IPv6 address without brackets
     port: int
-    rest: str  # path and query, unchanged
+    rest: str  # path and query, exactly as in the URL
     literal: IPAddress | None
 
     @property
@@ -45,7 +45,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     allow_http: bool = False
     allowed_networks: tuple[IPNetwork, ...] = ()
-    origin: str = ""  # the configured server in the form of ``Target.origin``, "" if there is none
+    origin: str = ""  # ``Target.origin`` of the only server that may be called; "" if not limited
 
     @classmethod
     def only(cls, url: str) -> "Policy":
@@ -65,7 +65,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             _refuse(f"port {target.port} belongs to another protocol")
         if target.literal is not None:
             self.select_allowed(target.host, (target.literal,))
-        elif target.host == "localhost" or target.host.endswith(".localhost"):  # RFC 6761 §6.3
+        # These names always stand for a loopback address (RFC 6761 §6.3).
+        elif target.host == "localhost" or target.host.endswith(".localhost"):
             self.select_allowed(target.host, _LOOPBACKS)
         return target
 
@@ -73,7 +74,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         """Return the allowed addresses of a host. Raises Forbidden if there is none."""
         allowed = [address for address in addresses if self.allows(address)]
         if not allowed:
-            # The text omits the address: merchants read it and could probe the operator's DNS.
+            # The error does not contain the address: merchants could use it to explore the
+            # operator's DNS.
             _refuse(f"{host} stands for no public address")
         return allowed
 
@@ -141,7 +143,8 @@ _PORTS: Final = {"http": 80, "https": 443}
 _LAST_PORT: Final = 65535
 _LONGEST_URL: Final = 2048
 _LONGEST_NAME: Final = 253
-# Host, then path and query of printable ASCII without backslash; a fragment is not sent.
+# Path and query may have any printable ASCII characters except the backslash. A fragment is
+# accepted, but not part of ``rest``.
 _URL: Final = re.compile(
     r"(?P<scheme>https?)://(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(?P<port>[1-9][0-9]{0,4}))?"
     r"(?P<rest>[/?][!\"$-\[\]-~]*)?(?:\#[!-\[\]-~]*)?",
@@ -150,7 +153,8 @@ _URL: Final = re.compile(
 _NAME: Final = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_-]{1,63}")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
-# IANA IPv4 Special-Purpose Address Registry (RFC 6890), and metadata servers of clouds.
+# Networks that are not public: the IANA IPv4 Special-Purpose Address Registry (RFC 6890), and the
+# metadata servers of clouds.
 _CLOSED_4: Final = _networks(
     """
     0.0.0.0/8           # this host, this network; "unspecified"
@@ -178,7 +182,7 @@ _CLOSED_4: Final = _networks(
 # -translated), 64:ff9b::/96 and 64:ff9b:1::/48 (NAT64), 100::/64 (discard), 5f00::/16 (segment
 # routing), fc00::/7 (ULA), fe80::/10 (link-local), fec0::/10 (site-local), ff00::/8 (multicast).
 _GLOBAL_6: Final = IPv6Network("2000::/3")
-# IANA IPv6 Special-Purpose Address Registry: ranges within 2000::/3 that are not public.
+# Networks within 2000::/3 that are not public (IANA IPv6 Special-Purpose Address Registry).
 _CLOSED_6: Final = _networks(
     """
     2001::/23           # protocol assignments: Teredo 2001::/32, benchmarking, ORCHID, …
@@ -189,7 +193,8 @@ _CLOSED_6: Final = _networks(
     3fff::/20           # documentation
     """
 )
-# WHATWG Fetch §2.9 "port blocking": a server might interpret a request as its own protocol.
+# Ports of other protocols, whose servers might misinterpret an HTTP request (WHATWG Fetch §2.9,
+# "port blocking").
 _BAD_PORTS: Final = frozenset(
     map(
         int,

@@ -27,15 +27,17 @@ from opentill.outgoing.addresses import Forbidden as Forbidden  # noqa: PLC0414 
 from opentill.outgoing.addresses import Policy as Policy  # noqa: PLC0414 - what a caller needs
 from opentill.outgoing.addresses import read_ip
 
-# Resolves a name to addresses as text; raises OSError.
+# Resolves a host name to IP addresses, as text. Raises OSError.
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 
 _CONNECT_S: Final = 5.0
-# How long idle connections are kept. Servers usually keep them for 5 s or more, so that a request
-# rarely uses a connection that is being closed. A name's old address may be used for this time.
+# Idle connections are closed after this time. Servers usually keep them for 5 s or more, so that a
+# request rarely uses a connection that the server is closing. For this time, a host may still be
+# called at an address that its name no longer has.
 _IDLE_S: Final = 4.0
 _CONNECTIONS: Final = 512
-_LOOKUPS: Final = _CONNECTIONS  # concurrent lookups; slow name servers do not delay other names
+# As many lookups may run as connections, so that slow name servers do not delay other names.
+_LOOKUPS: Final = _CONNECTIONS
 _CHUNK: Final = 64 * 1024
 _HEADERS: Final = {"User-Agent": f"OpenTill/{__version__}", "Accept-Encoding": "identity"}
 
@@ -60,7 +62,7 @@ class Response(msgspec.Struct, frozen=True):
 
     status: int
     headers: tuple[tuple[str, str], ...]
-    body: bytes  # truncated at ``max_bytes``
+    body: bytes  # at most ``max_bytes``
     cut: bool = False  # whether the body was truncated
 
 
@@ -141,9 +143,8 @@ class Outgoing:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request; convert any failure, also in the block, to one of the three errors."""
         target = self.policy.target(url)
-        session = (
-            self._connected()
-        )  # before the timeout starts, since the first call loads all CA certificates
+        # The first call loads all CA certificates, which must not count towards the timeout.
+        session = self._connected()
         connection = SimpleNamespace(open=False)
         try:
             with tracing.span(method, {"http.request.method": method}, kind="CLIENT") as span:
@@ -167,7 +168,8 @@ class Outgoing:
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
             trace = aiohttp.TraceConfig()
-            # Before these callbacks nothing was sent; after them data may have been.
+            # aiohttp calls these before it sends anything over a connection, so that a failure
+            # before them proves that nothing was sent.
             trace.on_connection_create_end.append(_opened)
             trace.on_connection_reuseconn.append(_opened)
             self._session = aiohttp.ClientSession(
@@ -233,7 +235,8 @@ class _CheckedResolver(AbstractResolver):
     def _forget(self, host: str, task: asyncio.Task[Sequence[str]]) -> None:
         self._lookups.pop(host, None)
         if not task.cancelled():
-            task.exception()  # reading it prevents that asyncio logs it if the caller has given up
+            # asyncio logs an exception that nobody has read, as when the caller has given up.
+            task.exception()
 
     async def _system(self, host: str) -> Sequence[str]:
         """Use the system's resolver in dedicated threads, since the loop's executor has few."""

@@ -16,7 +16,7 @@ from opentill.pages.model import Brand
 from opentill.web import accent
 from opentill.web.responses import GUARDS, matches_etag
 
-# A changed logo or colour gets another address.
+# Responses may be cached for ever, because a changed logo or colour gets another URL.
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 _DIGEST: Final = re.compile("[0-9a-f]{64}", re.ASCII)

@@ -36,7 +36,7 @@ _COOKIE: Final = "opentill_link"
 _GONE: Final = 410
 _TOO_MANY: Final = 429
 _SEE_OTHER: Final = 303
-_MAX_ENTRY: Final = 16  # characters; longer entries are cut to this length
+_MAX_ENTRY: Final = 16  # longer entries in the form are cut to this many characters
 
 
 class _SessionEnded(Exception):

@@ -42,8 +42,8 @@ class Item(msgspec.Struct, frozen=True):
 class Brand(msgspec.Struct, frozen=True):
     """The merchant's branding; the page leaves out fields that are None."""
 
-    logo: str | None = None  # a path on this server
-    accent: str | None = None  # #rrggbb
+    logo: str | None = None  # the logo's path on this server
+    accent: str | None = None  # the accent colour, as #rrggbb
     email: str | None = None
     url: str | None = None
     terms: str | None = None
@@ -74,13 +74,13 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     success_url: str | None = None
     cancel_url: str | None = None
     email: str = ""
-    email_optional: bool = False  # True for orders of the Epay API
+    email_optional: bool = False  # whether the customer may leave it out: for Epay orders
     name: str = ""
     paid_at: int | None = None
     method: Method | None = None
     refunded: Money | None = None
-    livemode: bool = True  # whether the payment is of real money
-    stopped: bool = False  # whether the merchant may not take payments at present
+    livemode: bool = True  # whether the customer pays real money
+    stopped: bool = False  # whether the merchant's capability ``charge`` is off
     methods: tuple[Method, ...] = ()
     attempt: Attempt | None = None
     brand: Brand = Brand()
@@ -97,14 +97,14 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     """A payment link, as the customer may see it; the amounts are prices of a single item."""
 
     slug: str
-    state: str  # ACTIVE, or why it cannot be used
+    state: str  # ACTIVE, or the reason why the link cannot be used
     merchant: str
     item: Item
     least: Money
     most: Money  # equal to ``least`` unless the customer enters the amount
     most_at_once: int = 1
     reference: str | None = None
-    unfinished: str | None = None  # id of the open session that this browser has opened by the link
+    unfinished: str | None = None  # id of this browser's open session of the link; None: none
     livemode: bool = True
     brand: Brand = Brand()
 
@@ -154,7 +154,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     refunds: list[SucceededRefund]  # oldest first
     shop_zone: ZoneInfo
     own_zone: ZoneInfo  # the customer's time zone
-    card: str = ""  # brand and last digits of the card, "" if unknown
+    card: str = ""  # brand and last digits of the card; "" if they are unknown
 
     @property
     def net(self) -> Money:
@@ -163,7 +163,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         return Money(self.payment.amount.minor - refunded_minor, self.payment.amount.currency)
 
 
-# The page of each order status, once the payment form is no longer shown.
+# Order status → what the page shows, once it no longer shows the payment form.
 STATE_OF: Final[Mapping[Status, State]] = {
     "CREATING": "waiting",
     "PAID": "paid",
@@ -176,7 +176,7 @@ STATE_OF: Final[Mapping[Status, State]] = {
     "REVOKED": "revoked",
 }
 
-# attempt statuses in which the customer waits for the bank
+# In these statuses of an attempt, the customer waits for the bank.
 AT_THE_BANK: Final = frozenset({"SUBMITTED", "PENDING", "SUCCEEDED"})
 DECLINED: Final = frozenset({"DECLINED", "REFUSED", "VOIDED"})
 

@@ -33,7 +33,7 @@ from opentill.web.translations import N_
 
 _log: Final = structlog.get_logger()
 _GATEWAY_TIMEOUT_S: Final = 3.0
-# field of a problem → field of the form and its text
+# The field that an error names → the field of the form beside which the page shows a text.
 _REFUSED: Final = {
     "attempts": {
         "method": N_("This payment has been tried too often. Please start again at the shop.")
@@ -58,7 +58,7 @@ class PageRequest:
             pairs = []
         self.query = dict(pairs)
         self.default_language: Language = "en"
-        self.locale: Language | None = None  # the session's language, if the shop has chosen one
+        self.locale: Language | None = None  # the language that the shop has chosen; None: none
 
     def visit(self, lang: str | None = None) -> render.Visit:
         """Return the visit, in the language of the form (``lang``), the query or the browser."""
@@ -105,12 +105,14 @@ class PageRequest:
         view = msgspec.structs.replace(view, order=order)
         self.locale = view.session.locale
         payment = _payment(view, self.app)
-        if model.state_of(payment, self.now) == "open":  # pages of other states mask the e-mail
+        # Only the payment form shows the whole e-mail address; other pages mask it.
+        if model.state_of(payment, self.now) == "open":
             email, name = self._prefilled(view)
             payment = msgspec.structs.replace(payment, email=email, name=name)
         if view.order.source == "EPAY":
             self.default_language = "zh-Hans"
-            if model.state_of(payment, self.now) == "paid":  # the signed address proves payment
+            # The return address is signed, which proves to the shop that the order is paid.
+            if model.state_of(payment, self.now) == "paid":
                 address = await self.app.return_address(
                     self.app, view.order.merchant_id, view.order.id
                 )
@@ -127,7 +129,8 @@ class PageRequest:
         if prefill.proves(token, key, session.id, order.customer_email, name):
             return order.customer_email, name
         if prefill.proves(token, key, session.id, order.customer_email, ""):
-            return order.customer_email, prefilled[1]  # an earlier payer entered the order's name
+            # This browser entered the address, but somebody else the name: do not show that.
+            return order.customer_email, prefilled[1]
         return prefilled
 
 
@@ -152,7 +155,7 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
         paid_at=order.paid_at,
         method=order.payment_method,
         refunded=Money(order.refunded_minor, order.currency),
-        livemode=bool(order.livemode),  # never None here: all_with_livemode has set it
+        livemode=bool(order.livemode),  # the order comes from all_with_livemode, so it is not None
         stopped=session.charge_off is not None,
         methods=tuple(
             method for method in model.METHODS if method in offered and session.accepts(method)
@@ -272,7 +275,7 @@ async def come_back(request: PageRequest, session_id: str, attempt_id: str) -> R
                 request.app.db, request.app.gateways, view, attempt_id, request.now
             )
     except TimeoutError:
-        _log.warning("gateway slow", attempt=attempt_id)  # the worker will query again
+        _log.warning("gateway slow", attempt=attempt_id)  # the worker will query the gateway again
     return see_other(render.path(payment, visit))
 
 

@@ -32,10 +32,10 @@ FONT_FILES: Final = (
     "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
     "/usr/share/fonts/dejavu/DejaVuSans.ttf",
 )
-_ERROR: Final = 1  # result code: the sheet could not be drawn
+_ERROR: Final = 1  # the result code that says that the sheet could not be drawn
 _STANDARD: Final = "helvetica"
-_ENCODING: Final = "windows-1252"  # encoding of PDF's standard fonts; it has the euro sign
-_REPLACEMENT: Final = "□"  # drawn instead of a symbol that no font has, such as an emoji
+_ENCODING: Final = "windows-1252"  # the encoding of PDF's standard fonts
+_REPLACEMENT: Final = "□"  # is drawn for a symbol that no font has, such as an emoji
 _GREY: Final = 90
 _MARGIN_MM: Final = 20
 _LABEL_MM: Final = 55
@@ -53,11 +53,11 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     shop: str
     contact: list[str]
-    mark: str  # a text that marks the receipt as one of test mode; "" in live mode
+    mark: str  # the text that marks a receipt of test mode; "" in live mode
     facts: list[tuple[str, str]]
     total: tuple[str, str]
     notes: list[str]
-    fonts: list[str]  # paths of font files, the preferred one first
+    fonts: list[str]  # paths of font files; the first one that has all letters is used
 
     @property
     def text(self) -> str:
@@ -219,7 +219,7 @@ def main() -> int:
 
     A "+" after a result means that the worker takes another sheet.
     """
-    logging.disable()  # fpdf logs every defect of a font
+    logging.disable()  # otherwise fpdf would log every defect of a font
     source, target = sys.stdin.buffer, sys.stdout.buffer
     while len(head := source.read(LENGTH_BYTES)) == LENGTH_BYTES:
         code, result, is_reusable = _draw_encoded(source.read(int.from_bytes(head)))

@@ -19,20 +19,20 @@ from typing import Final, NamedTuple
 
 from opentill.core.errors import Unavailable
 
-NO_FONT: Final = 3  # result code: no font has all letters
+NO_FONT: Final = 3  # the result code that says that no font has all letters of the sheet
 LENGTH_BYTES: Final = 4
 _HEAD_BYTES: Final = 1 + LENGTH_BYTES
-_MAX_BYTES: Final = 16 * 1024 * 1024  # longest accepted result
-_IDLE_S: Final = 30.0  # idle workers end after this time
+_MAX_BYTES: Final = 16 * 1024 * 1024  # a longer result of a worker is refused
+_IDLE_S: Final = 30.0  # a worker that is idle for this time ends
 
 
 class Limits(NamedTuple):
     """The limits of the workers."""
 
-    at_once: int = 2  # most workers that draw at the same time
-    most: int = 16  # most sheets that are being drawn or wait
-    each: int = 2  # most sheets of one receipt that are being drawn or wait
-    timeout_s: float = 20.0  # time limit for a sheet, including its wait for a worker
+    at_once: int = 2  # this many workers draw at the same time
+    most: int = 16  # at most this many sheets are drawn or wait
+    each: int = 2  # at most this many sheets of one receipt are drawn or wait
+    timeout_s: float = 20.0  # a sheet must be drawn in this time, which includes its wait
 
 
 class Failed(Exception):
@@ -46,7 +46,8 @@ class PdfWorkers:
         """``command`` runs a worker, see ``pdf.main``."""
         self._command = command
         self._limits = limits or Limits()
-        self._pending: Counter[str] = Counter()  # receipt → sheets that are being drawn or wait
+        # Receipt → the number of its sheets that are drawn or wait.
+        self._pending: Counter[str] = Counter()
         self._slots = asyncio.Semaphore(self._limits.at_once)
         self._idle: list[_Worker] = []
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -77,9 +78,9 @@ class PdfWorkers:
             if is_reusable:
                 self._add_idle(worker)
             else:
-                worker.kill()  # the thread of ``exchange`` then stops reading from its pipe
+                worker.kill()  # ends the pipes, so that the thread of ``exchange`` stops reading
                 with suppress(Failed):
-                    await exchange  # the thread must not use the pipes while they are closed
+                    await exchange  # wait until the thread no longer uses the pipes
                 worker.close()
         if code not in {0, NO_FONT}:
             raise Failed(result.decode(errors="replace"))
@@ -123,8 +124,8 @@ class _Worker:
         """Send a sheet; return code, result and whether the worker can be reused. Raises Failed."""
         source, target = self._process.stdout, self._process.stdin
         if source is None or target is None:
-            raise AssertionError  # both are pipes
-        with suppress(OSError):  # if the process has ended, reading its result fails below
+            raise AssertionError  # the process was started with pipes
+        with suppress(OSError):  # if the process has ended, the read below reports it
             target.write(len(sheet).to_bytes(LENGTH_BYTES) + sheet)
             target.flush()
         head = source.read(_HEAD_BYTES)
@@ -150,7 +151,7 @@ class _Worker:
         """Close the pipes and wait for the end of the process."""
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
-                with suppress(OSError):  # closing flushes; a process that has ended reads nothing
+                with suppress(OSError):  # closing writes the rest, which fails if the process ended
                     pipe.close()
         self._process.wait()
 

@@ -24,8 +24,8 @@ from opentill.refunds import Refund
 from opentill.web.responses import attachment, see_other
 from opentill.web.translations import N_
 
-MOST_REFUNDS: Final = 100  # a receipt lists only the newest refunds, at most this many
-_PER_MINUTE: Final = 30  # limit of PDFs per minute for one client address
+MOST_REFUNDS: Final = 100  # a receipt lists only this many refunds, the newest ones
+_PER_MINUTE: Final = 30  # a client address may request this many PDFs per minute
 _PAID: Final[tuple[model.State, ...]] = ("paid", "refunded")
 
 
@@ -100,7 +100,8 @@ async def as_pdf(request: PageRequest, session_id: str) -> Response:
     content = pdf.find_cached(session_id, sheet)
     try:
         if content is None:
-            await count_request(request, "receipt", _PER_MINUTE)  # a PDF costs more than a page
+            # Only a PDF that must be drawn counts, because drawing costs much more than a page.
+            await count_request(request, "receipt", _PER_MINUTE)
             content = await pdf.draw(session_id, sheet)
     except NoFont:
         query = f"?lang={visit.localizer.language}&pdf=no"

@@ -17,7 +17,7 @@ from opentill.web import accent, assets, language, pictures, templates
 from opentill.web.language import Localizer
 from opentill.web.responses import Trouble
 
-# seconds until the waiting page reloads, longer each time
+# After these numbers of seconds, the waiting page reloads: first, second time and so on.
 POLLS_S: Final = (2, 2, 2, 3, 3, 4, 5, 6, 8, 10, 15, 20, 30)
 _LEAVE_AFTER_S: Final = 5
 
@@ -28,9 +28,9 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     localizer: Localizer
     now: int
     public_url: str = ""
-    checks: int = 0  # how often the waiting page has reloaded
+    checks: int = 0  # how often the waiting page has reloaded so far
     hold: bool = False  # whether the customer has stopped automatic reloads and redirects
-    test_mode: bool = False  # whether the deployment takes no real money
+    test_mode: bool = False  # whether no real money can be paid in this deployment
 
     @property
     def base(self) -> str:

@@ -14,12 +14,12 @@ from opentill.products.model import Currency, Description, Image, Metadata, Name
 
 State = Literal["ACTIVE", "INACTIVE", "EXPIRED", "USED_UP"]
 MAX_USES: Final = 100_000
-# A session of a link with limited uses holds one of them, so it expires earlier than others.
+# A session expires this early if it takes one of a limited number of uses of its link.
 HELD_MS: Final = 30 * 60 * 1000
 # If all uses are taken, the next customer gets the use of a session that nobody has tried to pay
 # for this long (decision 0120).
 IDLE_MS: Final = 5 * 60 * 1000
-_MAX_HELD: Final = 3  # unpaid uses that one visitor may hold of a link with limited uses
+_MAX_HELD: Final = 3  # of a link with limited uses, one visitor may hold this many unpaid ones
 
 
 def max_held(max_uses: int) -> int:
@@ -54,7 +54,7 @@ class PaymentLink(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     image: str | None
     currency: str | None
-    least_minor: int | None  # equal to ``most_minor`` for a fixed price
+    least_minor: int | None  # equals ``most_minor`` if the price is fixed
     most_minor: int | None
     max_quantity: int
     expires_at: int | None
@@ -64,7 +64,7 @@ class PaymentLink(msgspec.Struct, frozen=True, kw_only=True):
     locale: Locale | None
     client_reference: str | None
     metadata: str
-    opened: int  # number of sessions opened so far
+    opened: int  # how many sessions it has opened so far
     created_at: int
     updated_at: int
 

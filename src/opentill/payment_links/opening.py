@@ -119,7 +119,7 @@ async def _availability(tx: Tx, link: PaymentLink, now: int) -> tuple[State, boo
         return state, False
     if await queries.HAS_IDLE.get(tx, **_idle_parameters(link, now)):
         return "ACTIVE", True
-    # An idle session may have ended after the uses were counted, which frees a use: count again.
+    # Count the uses again: one may have become free meanwhile, because an idle session has ended.
     return state_of(link, await _usage(tx, link), now), False
 
 
@@ -150,7 +150,7 @@ async def _displace(tx: Tx, link: PaymentLink, now: int) -> None:
         session_id = await queries.AWAIT_IDLE.get(tx, **_idle_parameters(link, now))
     if session_id is None:
         state = state_of(link, await _usage(tx, link), now)
-        if state != "ACTIVE":  # the idle session's customer has begun to pay
+        if state != "ACTIVE":  # the customer of the idle session has begun to pay meanwhile
             raise Unusable(state)
         return
     await checkouts.expire(

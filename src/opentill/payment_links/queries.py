@@ -109,7 +109,8 @@ _IDLE: Final = """
 HAS_IDLE = Value(bool, f"select exists (select 1 {_IDLE})")
 _FIRST_IDLE: Final = f"select u.checkout_id {_IDLE} order by u.created_at, u.order_id limit 1"
 LOCK_IDLE = Value(str, f"{_FIRST_IDLE} for update of o skip locked")
-# The same if all are locked: waits for the transaction that ends or pays the first of them.
+# Like LOCK_IDLE, for when all these orders are locked: waits for the transaction that ends or pays
+# the first one.
 AWAIT_IDLE = Value(str, f"{_FIRST_IDLE} for update of o")
 # The usage of links by currency: the sums of recorded payments, and each session that the worker
 # has not recorded yet, read from its order. Orders that were paid after their sessions ended are

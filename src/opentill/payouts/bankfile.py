@@ -31,8 +31,8 @@ COLUMNS: Final = (
 )  # fmt: skip
 ADDRESS_COLUMNS: Final = ("street", "building", "postCode", "town", "addressCountry")
 _MEMORY: Final = 1024 * 1024
-_PIECE: Final = 64 * 1024  # characters that are collected before they are written
-# The countries of SEPA, from the EPC's list.
+_PIECE: Final = 64 * 1024  # this many characters are collected before they are written
+# Codes of the countries in SEPA, from the EPC's list.
 _AREA: Final = (
     "AD AL AT BE BG CH CY CZ DE DK EE ES FI FR GB GI GR HR HU IE IS IT LI LT LU LV MC MD ME MK MT "
     "NL NO PL PT RO RS SE SI SK SM VA"
@@ -231,7 +231,7 @@ def _head(run: Run, sums: RunSums, version: FileVersion) -> str:
     sepa = run.currency == "EUR" and source.is_iban
     number, total = str(sums.in_file), _decimal(sums.file_minor, run.currency)
     sent_at = datetime.fromtimestamp((run.sent_at or 0) // 1000, UTC)
-    # The schema requires the debtor's bank; NOTPROVIDED stands for the bank that gets the file.
+    # The schema requires the debtor's bank. NOTPROVIDED stands for the bank that receives the file.
     agent = _agent(source) or _element("FinInstnId", _element("Othr", _text("Id", "NOTPROVIDED")))
     group = _element(
         "GrpHdr",

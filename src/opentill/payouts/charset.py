@@ -16,9 +16,8 @@ from typing import Final
 _ALLOWED: Final = frozenset(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/-?:().,'+ "
 )
-_UNKNOWN: Final = "."  # replaces a character that has no replacement in the table
-# EPC217-08, chapter 6, without the letters that Unicode decomposition replaces: it removes their
-# diacritics.
+_UNKNOWN: Final = "."  # replaces a character that is not in the table
+# EPC217-08, chapter 6, without letters such as "é", whose diacritics Unicode decomposition removes.
 _TABLE: Final[Mapping[str, str]] = {
     **dict(zip('!"#$%&*;<=>@[\\]^_`{|}~', ".....+.,....(/).-'(/)-", strict=True)),
     **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),

@@ -32,7 +32,7 @@ ACCOUNT_REASON: Final = (
     "(^|[^A-Za-z0-9])((?!AC02|AC05|BE05|BE07|RC03)(AC|BE|RC)[0-9][0-9]|AG01|CNOR|MD07|RR03)"
     "($|[^A-Za-z0-9])"
 )
-# In a failure reason, the bank's reference of the booking follows this text.
+# In a failure reason, this text precedes the bank's reference of the booking.
 BANK_REFERENCE: Final = " (bank reference "
 
 
@@ -49,7 +49,7 @@ class Transition(msgspec.Struct, frozen=True):
     emits: webhooks.Type | None = None
 
 
-# contract.md#payout-transitions, contract.md#event-emitted. No other transition is possible.
+# All transitions that are possible (contract.md#payout-transitions, contract.md#event-emitted).
 TRANSITIONS: Final = (
     #    source     event      target     postings     emits
     Transition(None, "created", "PENDING", ("PAYOUT", "FEE")),
@@ -70,7 +70,7 @@ class Payout(msgspec.Struct, frozen=True, kw_only=True):
     fee_minor: int
     currency: str
     reference: str
-    bank_reference: str  # "" until the payout is PAID; stays when the bank returns the payout
+    bank_reference: str  # "" until the payout is PAID; is kept if the bank returns the payout
     failure_reason: str  # "" unless the payout is FAILED
     reason: str
     created_by: str
@@ -105,10 +105,12 @@ class DuePayout(msgspec.Struct, frozen=True, kw_only=True):
     merchant_name: str
     currency: str
     available: int
-    minimum: int  # the merchant's smallest payout
+    minimum: int  # the merchant's smallest payout, in minor units
     account: str | None  # the last characters of the bank account; None: there is no account
-    usable_from: int | None  # end of the hold after a change of the account; None: no account
-    held_since: int | None  # when the bank returned a payout to this account; None: nothing is held
+    # When the hold after a change of the account ends; None: there is no account.
+    usable_from: int | None
+    # When the bank returned a payout to this account, which holds further ones; None: none is held.
+    held_since: int | None
     last_at: int | None  # when the last payout was created; None: there was none
 
     def waits_for(self, now: int) -> Exclusion | None:
@@ -152,8 +154,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     reference: str
     status: RunStatus
     currency: str
-    fee_minor: int  # the fee of each payout
-    pay_on: str  # the day on which the bank shall pay, YYYY-MM-DD
+    fee_minor: int  # the fee for each payout
+    pay_on: str  # the day on which the bank is to pay, YYYY-MM-DD
     from_holder: str
     from_number: str
     from_country: str
@@ -211,10 +213,10 @@ class RunSums(msgspec.Struct, frozen=True, kw_only=True):
     paid: int
     failed: int
     in_file: int
-    amount_minor: int  # sum of all payouts
-    file_minor: int  # sum of the payouts in the file
-    most_minor: int  # the largest payout, with its fee
-    without_address: int  # payouts whose account has no address of its holder
+    amount_minor: int  # the sum of all payouts
+    file_minor: int  # the sum of the payouts in the file
+    most_minor: int  # the largest payout plus its fee
+    without_address: int  # how many payouts go to an account without an address of its holder
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):

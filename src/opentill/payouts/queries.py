@@ -23,7 +23,7 @@ from opentill.payouts.model import (
     WaitingPayout,
 )
 
-# Lock the audit log's head first: see merchants/audit.py.
+# The caller must already have locked the head of the audit log, to avoid a deadlock.
 LOCK_AVAILABLE = Value(
     int,
     """
@@ -88,7 +88,7 @@ REQUESTS_WAITING = Query(
     WaitingPayout,
     "select * from payout_requests where status = 'WAITING' order by created_at, id",
 )
-# A payout that the bank returns keeps the reference and the time of its payment.
+# If the bank returns a payout, the reference and the time of its payment are kept.
 TRANSITION = Query(
     Payout,
     """
@@ -118,8 +118,8 @@ FAILED_SINCE = Query(
     order by failed_at desc limit :limit
     """,
 )
-# Payouts that the bank returned since a time, if afterwards the account was neither changed nor
-# confirmed and no other payout was created.
+# Payouts that the bank has returned since a time. Left out are those after which the account was
+# changed or confirmed, or another payout was created.
 RETURNED = Query(
     Payout,
     """
@@ -199,7 +199,7 @@ _DUE: Final = f"""
     where b.available > 0 and m.payout_off is null
 """  # noqa: S608 - a constant of ours
 DUE = Query(DuePayout, _DUE + "order by b.currency, b.available desc, b.merchant_id limit :limit")
-# A batch of a run: the merchants after `:after`.
+# The next batch of a run: merchants whose id is greater than `:after`.
 DUE_AFTER = Query(
     DuePayout,
     _DUE
@@ -229,7 +229,8 @@ ADD_ACCOUNT = Query(
 
 RUN = Query(Run, "select * from payout_runs where id = :id")
 RUN_OF_REFERENCE = Query(Run, "select * from payout_runs where reference = :reference")
-# Adding a payout to a run takes this lock too, so that none is added to a run that is READY.
+# Lock a run. Adding a payout to the run takes this lock too, so that none is added once the run is
+# READY.
 RUN_LOCKED = Query(Run, "select * from payout_runs where id = :id for update")
 RUNS = Query(Run, "select * from payout_runs order by created_at desc, id desc limit :limit")
 START_RUN = Query(
@@ -259,13 +260,13 @@ SEND_RUN = Query(
     returning *
     """,
 )
-# Whether the merchant has changed the account since the payout was created.
+# Condition: the merchant has changed the account since the payout was created.
 _CHANGED: Final = """exists (
             select from bank_accounts later
             where later.merchant_id = t.merchant_id and later.version > t.account_version)"""
-# Fix which payouts the file contains. Left out are payouts that have ended, and those of merchants
-# whose payouts were switched off, whose account was changed, or to whose account the bank returned
-# another payout since the run was created.
+# Determine which payouts the file contains. Left out are payouts that have ended, and those of
+# merchants whose payouts were switched off, whose account was changed, or to whose account the bank
+# returned another payout since the run was created.
 PUT_IN_FILE = Command(
     f"""
     update payout_transfers t set in_file = true
@@ -312,8 +313,9 @@ RUN_SUMS = Query(
     where t.run_id = :run_id
     """,
 )
-# Whether a PENDING payout of the run, plus what `:maker` has moved alone at the same merchant after
-# `:since`, exceeds `:most_minor`. All are in the run's currency, the merchant's only one.
+# Whether a PENDING payout of the run, plus the amounts that `:maker` has moved alone at the same
+# merchant after `:since`, exceeds `:most_minor`. A merchant has one settlement currency, so all
+# these amounts are in the run's currency.
 RUN_EXCEEDS = Value(
     bool,
     """
@@ -350,7 +352,7 @@ IN_RUN = Query(
     order by t.merchant_id limit :limit
     """,
 )
-# The rows of the bank's file, in the file's order.
+# The payouts in the bank's file, in the order of the file.
 TRANSFERS = Query(
     Transfer,
     """

@@ -64,7 +64,7 @@ async def start(tx: Tx, requested: RunRequest, now: int) -> Run:
             subject = f"{first.id}: {first.currency}, paid on {first.pay_on}"
             await merchants.record_audit(tx, actor, "payouts run", "", subject, now)
             return first
-        # Another process began a run with this reference at the same time.
+        # Another process has begun a run with this reference meanwhile: use that run.
         first = or_not_found(await queries.RUN_OF_REFERENCE.first(tx, reference=reference))
     if (first.currency, first.fee_minor, first.pay_on) != (
         requested.currency, fee, requested.pay_on or first.pay_on
@@ -141,10 +141,10 @@ async def _create_payout(tx: Tx, run: Run, due: DuePayout, secret_key: str, now:
     )  # fmt: skip
     try:
         async with tx.transaction():
-            # The approval limit applies when the file is taken: see ``send``.
+            # The approval limit is not checked here, but when somebody takes the file (``send``).
             payout = await service.create(tx, merchant_id, requested, None, now)
     except (Invalid, NotPermitted):
-        return False  # too little remains after the fee, or payouts were switched off meanwhile
+        return False  # too little is left after the fee, or payouts were switched off meanwhile
     await queries.ADD_TRANSFER.run(
         tx, merchant_id=merchant_id, payout_id=payout.id, run_id=run.id,
         account_version=account.version,
@@ -182,7 +182,7 @@ async def send(db: Db, run_id: str, request: FileRequest, secret_key: str, now: 
     await db.read(lambda tx: _check_request(tx, run_id, request, now))
     await _fail_unusable(db, run_id, request.actor, secret_key, now)
     run = await db.run(lambda tx: _send(tx, run_id, request, now))
-    # Accounts may have been changed between the two transactions.
+    # More accounts may have become unusable between the first call and that transaction.
     await _fail_unusable(db, run_id, request.actor, secret_key, now)
     return run
 
@@ -250,13 +250,14 @@ def _failure_reason(payout: UnsentPayout, secret_key: str) -> str | None:
 
 
 async def _send(tx: Tx, run_id: str, request: FileRequest, now: int) -> Run:
-    await merchants.lock_audit_log(tx)  # concurrent solo movements must count towards the limit
+    # The lock makes concurrent movements by the same person count towards the approval limit.
+    await merchants.lock_audit_log(tx)
     run_view = await _check_request(tx, run_id, request, now)
     if run_view.run.status == "SENT":
         return run_view.run
     form, actor = request.form, request.actor
     sent = await queries.SEND_RUN.first(tx, id=run_id, form=form, who=actor.who, now=now)
-    if sent is None:  # another process was faster
+    if sent is None:  # another process has sent the run meanwhile
         run = await find(tx, run_id)
         _check_form(run, form)
         return run

@@ -21,7 +21,7 @@ from opentill.payouts.model import (
     movements,
 )
 
-LONGEST_BANK_REFERENCE: Final = 140  # characters; ISO 20022's limit for remittance information
+LONGEST_BANK_REFERENCE: Final = 140  # characters, the limit of ISO 20022's remittance information
 MOST_FAILED: Final = 100
 
 
@@ -70,7 +70,7 @@ async def create(
             amount_minor=amount + fee, currency=currency,
         )  # fmt: skip
         await approval_limits.record(tx, movement, now)
-    # Posting locks the balance, so the returned balance includes concurrent movements.
+    # Check the balance after posting: posting locks it, so that concurrent movements are included.
     balance = await ledger.post(tx, merchant_id, currency, movements(payout, "created"), now)
     if balance.available < 0:
         raise _too_much(merchant, balance.available + amount + fee, fee)

@@ -174,7 +174,7 @@ _LOGINS: Final = (
         "sessions that are opened from now on, everything else is shown at once.",
     ),
 )  # fmt: skip
-# A PNG of 32 by 32 pixels.
+# The example of a logo in the API document: a PNG of 32 by 32 pixels, in base64.
 EXAMPLE_LOGO: Final = (
     "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgAQAAAABbAUdZAAAADElEQVR42mNgGNwAAACgAAGO+7G0AAAAAElFTkSuQmCC"
 )
@@ -265,7 +265,7 @@ _AGREEMENT: Final = (
         about=" It is kept for ever; accepted again, the first time counts.",
     ),
 )  # fmt: skip
-# Operations of the merchant API that persons may use too: permission and summary.
+# Operations of the merchant API that persons may use too → their permission and summary.
 _ENDPOINTS: Final[dict[tuple[str, str], tuple[Permission, str]]] = {
     ("POST", ""): ("endpoints.secrets", "Create a merchant's endpoint"),
     ("GET", ""): ("endpoints.read", "List a merchant's endpoints"),

@@ -17,9 +17,10 @@ from opentill.core.errors import TooManyAtOnce
 
 Group = Literal["trusted", "strangers"]
 
-AT_ONCE: Final = 2  # concurrent hashes
-MOST: Final = 32  # places of a group, running or waiting: one or two seconds in total
-EACH: Final = 8  # places of one account or address in its group
+AT_ONCE: Final = 2  # this many passwords are hashed at the same time
+# At most this many hashes of a group run or wait; all of them together take one or two seconds.
+MOST: Final = 32
+EACH: Final = 8  # at most this many of them are for the same account or address
 RETRY_AFTER_S: Final = 2
 _OTHER: Final[dict[Group, Group]] = {"trusted": "strangers", "strangers": "trusted"}
 
@@ -75,7 +76,7 @@ class HashQueue:
             await waiter
         except BaseException:
             if waiter.done() and not waiter.cancelled():
-                self._pass_on()  # cancelled when it already had the turn
+                self._pass_on()  # the caller was cancelled after it had got the turn
             raise
 
     def _pass_on(self) -> None:

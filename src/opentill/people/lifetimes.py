@@ -15,12 +15,13 @@ class LoginLifetime(NamedTuple):
 
 OF_MEMBERS: Final = LoginLifetime(idle=12 * HOUR_MS, total=14 * 24 * HOUR_MS)
 OF_STAFF: Final = LoginLifetime(idle=HOUR_MS, total=12 * HOUR_MS)
-# Rows of logins and cookies, which do not know the role of their person, are kept for this time.
+# Cookies and the rows of logins are kept for this time, because they do not contain the role of the
+# person.
 LONGEST_LOGIN_MS: Final = max(OF_MEMBERS.total, OF_STAFF.total)
-USED_AT_PRECISION_MS: Final = MINUTE_MS  # a login's time of last use is updated at most this often
+USED_AT_PRECISION_MS: Final = MINUTE_MS  # a login's time of last use is written at most this often
 
-PROOF_MS: Final = 10 * MINUTE_MS  # the proof of identity of a step-up
-LINK_MS: Final = 24 * HOUR_MS  # an invitation, or a link that sets a new password
-CHALLENGE_MS: Final = 5 * MINUTE_MS  # the challenge that a passkey signs
+PROOF_MS: Final = 10 * MINUTE_MS  # how long a proof of identity permits dangerous actions
+LINK_MS: Final = 24 * HOUR_MS  # how long an invitation or a link to a new password is valid
+CHALLENGE_MS: Final = 5 * MINUTE_MS  # how long a passkey may sign a challenge
 ACCESS_TOKEN_MS: Final = 10 * MINUTE_MS
 NEW_LOGIN_MAIL_MS: Final = HOUR_MS  # how long a new login can still cause a mail

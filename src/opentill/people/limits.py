@@ -28,7 +28,7 @@ from opentill.people.lifetimes import HOUR_MS
 from opentill.people.model import Person
 from opentill.server.client_address import limit_subject
 
-FORGOTTEN_MS: Final = 24 * HOUR_MS  # counts restart after this time without an attempt
+FORGOTTEN_MS: Final = 24 * HOUR_MS  # failures are forgotten after this time without an attempt
 
 
 class _Delay(NamedTuple):
@@ -41,7 +41,7 @@ class _Delay(NamedTuple):
 _CLIENT: Final = _Delay(free=5, longest_ms=15 * 60_000)
 _ADDRESS: Final = _Delay(free=20, longest_ms=60_000)
 _ACCOUNT: Final = _Delay(free=20, longest_ms=30_000)
-_NETWORK_BITS: Final = 48  # of an IPv6 address: the largest usual assignment to a site
+_NETWORK_BITS: Final = 48  # /48 is the largest IPv6 network that a site usually gets
 _FACTOR: Final = _Delay(free=10, longest_ms=15 * 60_000)
 
 
@@ -107,7 +107,7 @@ async def count(
     async def work(tx: Tx) -> None:
         failure_counts = await _count(tx, limits | {network: None}, now)
         is_first = failure_counts[client] == failure_counts[network] == 1
-        # Last, so that all attempts lock the account's row after the others.
+        # The account is counted last, so that all attempts lock its row after the others.
         await _count(tx, {f"account {name}": _ACCOUNT}, now, is_first=is_first)
 
     await db.run(work)

@@ -31,7 +31,8 @@ from opentill.server.client_address import limit_subject
 
 T = TypeVar("T")
 _LONGEST_DEVICE: Final = 300
-_MAILED_AFTER: Final = 3  # the person gets a mail after so many wrong codes with the right password
+# After this many wrong codes with the right password, the person gets a mail.
+_MAILED_AFTER: Final = 3
 
 
 class WrongCredentials(NotLoggedIn):
@@ -57,9 +58,9 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     email: str
     password: str
     browser: Browser
-    code: str = ""  # the second factor's code
-    is_known_browser: bool = False  # the browser has logged in to this account before
-    cookies: tuple[str, ...] = ()  # may prove a known browser (``limits.is_trusted``)
+    code: str = ""  # the code of the second factor; "" if none was entered
+    is_known_browser: bool = False  # whether the browser has logged in to this account before
+    cookies: tuple[str, ...] = ()  # the browser's, which may prove that (``limits.is_trusted``)
 
 
 class NewLogin(msgspec.Struct, frozen=True):
@@ -68,7 +69,7 @@ class NewLogin(msgspec.Struct, frozen=True):
     id: str
     person: Person
     token: str
-    pending: bool = False  # the second factor still has to be proved
+    pending: bool = False  # whether the second factor still has to be proved
 
 
 class BeginAs(Protocol):
@@ -85,7 +86,7 @@ class OfApi(msgspec.Struct, frozen=True):
     """The additional values of an API login."""
 
     merchant_id: str
-    refresh_token: str  # only the part that is replaced at each use
+    refresh_token: str  # only its second part, which is replaced at each use
 
 
 def normalize_email(email: str) -> str:
@@ -260,8 +261,8 @@ async def note_use(tx: Tx, login: Login, address: str, now: int) -> None:
 class Proof(msgspec.Struct, frozen=True):
     """The result of a step-up."""
 
-    person: Person  # as read during the proof
-    token: str  # the login's new token
+    person: Person  # as the row was during the proof
+    token: str  # the new token that replaces the login's old one
 
 
 async def prove(

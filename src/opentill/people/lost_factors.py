@@ -188,7 +188,7 @@ async def end_due(db: Db, now: int) -> int:
 
 
 async def _end(tx: Tx, reset: FactorReset, now: int) -> None:
-    # Locks the person first, as proving a factor does, so that the two are serialized.
+    # Lock the person first, as proving a factor does, so that only one of the two takes effect.
     await queries.LOCKED.first(tx, id=reset.person_id)
     if await reset_queries.END_FACTOR_RESET.run(tx, id=reset.id, by=OPENTILL.who, now=now):
         await end_factors(tx, reset.person_id, now)

@@ -22,8 +22,8 @@ LinkKind = Literal["INVITATION", "RESET"]
 # Who sees a new link besides its recipient: nobody, because it is mailed; an operator, who manages
 # people or runs a command; or a member of a merchant, who may invite only to that merchant.
 ShownTo = Literal["nobody", "operator", "member"]
-ResetKind = Literal["LOST", "PASSWORD"]  # why a person's factors end
-TokenUse = Literal["browser", "command"]  # what the token of a login is for
+ResetKind = Literal["LOST", "PASSWORD"]  # why a person's second factors are removed
+TokenUse = Literal["browser", "command"]  # whether a browser or the command line has the token
 
 
 class Browser(msgspec.Struct, frozen=True):
@@ -44,13 +44,14 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
     email: str
     name: str
     password: str
-    totp_secret: bytes | None  # of the authenticator, encrypted; None: there is none
-    totp_pending: bytes | None  # a secret that must be confirmed first, encrypted
-    totp_period: int  # of the last used code
+    totp_secret: bytes | None  # the authenticator's secret, encrypted; None: no authenticator
+    totp_pending: bytes | None  # a new secret that is not confirmed yet, encrypted; None: none
+    totp_period: int  # the period (30 s since 1970) of the last code used; it cannot be used again
     created_at: int
     updated_at: int
     language: Language | None = None  # of mails to the person; None: not chosen
-    confirmed: bool = False  # whether only the person saw the link that created or reset it
+    # Whether only the person has seen the link that created or reset the account.
+    confirmed: bool = False
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,8 +78,8 @@ class Staff(msgspec.Struct, frozen=True, kw_only=True):
 class Colleague(Staff, frozen=True, kw_only=True):
     """A staff member as administrators see them, with the account's second factor and last use."""
 
-    second_factor: bool  # whether there is an authenticator or a passkey
-    used_at: int | None  # when any of their logins was last used; None if they have none
+    second_factor: bool  # whether the person has an authenticator or a passkey
+    used_at: int | None  # when any of the person's logins was last used; None: no login
 
 
 class Workplace(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +108,7 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
     merchant_id: str | None  # the merchant of an API login; None for other logins
     refresh_sha256: bytes | None
     has_factor: bool  # whether the person has an authenticator or a passkey
-    by_link: bool  # whether the login began by following a link
+    by_link: bool  # whether it began by a link that permits setting up a first factor
 
     @property
     def is_pending(self) -> bool:
@@ -157,9 +158,9 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
     """The security settings of a person's account, as they see them."""
 
     authenticator: bool
-    has_factor: bool  # whether there is an authenticator or a passkey
-    recovery_codes: int  # number of unused codes
-    language: Language | None  # of mails to the person
+    has_factor: bool  # whether the person has an authenticator or a passkey
+    recovery_codes: int  # the number of unused codes
+    language: Language | None  # of mails to the person; None: not chosen
     passkeys: list[Passkey]
     logins: list[Login]
 
@@ -184,7 +185,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     expires_at: int
     used_at: int | None
-    withdrawn: bool  # whether its creator has lost the permission to create it
+    withdrawn: bool  # whether it is void, because its creator has lost the permission to create it
     shown_to: ShownTo
 
     def can_be_followed(self, now: int) -> bool:
@@ -214,7 +215,7 @@ class Access(msgspec.Struct, frozen=True):
     login: Login
     merchant_id: str
     merchant_name: str
-    role: MerchantRole | None  # None for staff, who have read access
+    role: MerchantRole | None  # None for staff, who may only read
     workplaces: list[Workplace]  # all merchants that the person is a member of
 
     def may(self, permission: Permission) -> bool:

@@ -38,7 +38,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
     person: Person
     closed_until: int | None = None
-    login: NewLogin | None = None  # only for staff who must set up their first factor
+    login: NewLogin | None = None  # None, except for staff who must set up their first factor
 
 
 async def choose_password(

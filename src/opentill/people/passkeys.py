@@ -42,10 +42,10 @@ from opentill.people.model import (
 )
 from opentill.people.second_factor import actor_of
 
-_MOST: Final = 20  # passkeys of one person
+_MOST: Final = 20  # a person may have this many passkeys
 _LONGEST_NAME: Final = 100
 _REFUSED: Final = ("credential", "credential must be a passkey that your browser has just made")
-# Raised for credentials that no browser produces: wrong types, or very deep nesting.
+# These are raised for credentials that no browser produces, such as wrong types or deep nesting.
 _UNREADABLE: Final = (
     WebAuthnException, msgspec.DecodeError, AttributeError, LookupError, RecursionError, TypeError,
     ValueError,
@@ -149,7 +149,7 @@ async def _add(
         created_at=now,
         used_at=None,
     )
-    if not await queries.INSERT_PASSKEY.run(tx, passkey):  # it is already registered
+    if not await queries.INSERT_PASSKEY.run(tx, passkey):  # the passkey is already registered
         raise Invalid(*_REFUSED)
     await queries.STRENGTHEN.run(tx, id=login.id)
     actor, subject = actor_of(login, "on the page about security"), f"{passkey.id} {passkey.name}"
@@ -204,7 +204,7 @@ async def prove(db: Db, login: Login, credential: str, site: Site, now: int) -> 
 
     async def work(tx: Tx) -> Proof:
         person = await _verify_assertion(tx, credential, challenge, site, now, login.person_id)
-        if person.id != login.person_id:  # another person's passkey
+        if person.id != login.person_id:  # the passkey belongs to another person
             raise WrongCredentials
         await logins.renew(tx, login, token, now, strong=True)
         return Proof(person, token)
@@ -280,7 +280,7 @@ async def _verify_assertion(
     passkey = await queries.PASSKEY.first(tx, credential=raw_id)
     if passkey is None or (owner or person_id) != passkey.person_id:
         raise WrongCredentials
-    # Operations that end all passkeys and logins of a person lock this row first.
+    # Lock the person's row, as operations do that end all passkeys and logins of a person.
     person = await queries.LOCKED.first(tx, id=passkey.person_id)
     if person is None or await lost_factors.suspended_until(tx, person.id) is not None:
         raise WrongCredentials
@@ -311,7 +311,7 @@ async def remove(
 
     Raises LastFactor if ``keep_one`` and it is the last factor.
     """
-    # The lock keeps two concurrent removals from removing the last two factors.
+    # Without this lock, two concurrent removals could remove the last two factors.
     await second_factor.lock_for_change(tx, login)
     if await queries.REMOVE_PASSKEY.run(tx, person_id=login.person_id, id=passkey_id):
         await second_factor.delete_unused_codes(tx, login, keep_one=keep_one)

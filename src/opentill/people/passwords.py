@@ -31,8 +31,10 @@ _COMMON: Final = frozenset(
     (Path(__file__).parent / "common_passwords.txt").read_text("utf-8").split()
 )
 _LONGEST_COMMON: Final = max(map(len, _COMMON))
-_SHORTEST_PERSONAL: Final = 4  # characters; shorter names occur in many words
-# Common substitutes for letters, and characters that people put around a word.
+# Names and e-mail parts with fewer characters may occur in a password, since many words contain
+# them.
+_SHORTEST_PERSONAL: Final = 4
+# Characters that people use instead of letters, and those that they put before or after a word.
 _SUBSTITUTES: Final = str.maketrans("@4831!05$7", "aabeliosst")
 _AROUND: Final = "0123456789!?.,;:-_+*#$%&/=@ \t'\"()"
 _MOST_WORDS: Final = 2
@@ -45,7 +47,7 @@ class Cost(msgspec.Struct, frozen=True):
     passes: int
 
 
-COST: Final = Cost(19 * 1024, 2)  # OWASP Password Storage Cheat Sheet, Argon2id
+COST: Final = Cost(19 * 1024, 2)  # as the OWASP Password Storage Cheat Sheet says for Argon2id
 
 
 def check(field: str, password: str, *personal: str) -> None:
@@ -158,7 +160,9 @@ async def rehash_if_needed(password: str, stored: str, who: str = "") -> str | N
 
 
 def _matches(password: str, stored: str | None) -> bool:
-    decoy = _decoy()  # also for a known account, so that the first unknown one takes no longer
+    # The decoy is computed once, even if the account is known. So the first check of an unknown
+    # account takes no longer than other checks.
+    decoy = _decoy()
     try:
         Argon2id.verify_phc_encoded(password.encode(), stored or decoy)
     except InvalidKey:

@@ -46,7 +46,7 @@ Permission = Literal[
     "team.manage",
     "agreement.read",
     "agreement.accept",
-    # The following permissions are only for staff.
+    # Only staff have the following permissions.
     "console.read",
     "merchants.read",
     "merchants.manage",
@@ -75,10 +75,10 @@ class Rule(NamedTuple):
     """A permission, the roles that have it, and whether it needs a step-up."""
 
     permission: Permission
-    members: str  # roles at a merchant
-    staff: str  # roles at the deployment
+    members: str  # the merchant's roles that have it, separated by spaces
+    staff: str  # the staff's roles that have it, separated by spaces
     proof: bool = False
-    scopes: str = ""  # of API keys, each resource:verb
+    scopes: str = ""  # the scopes of API keys that include it, such as "orders:read"
 
 
 _ALL: Final = " ".join(MERCHANT_ROLES)
@@ -151,8 +151,8 @@ RULES: Final = (
 
 _MEMBERS: Final = {rule.permission: frozenset(rule.members.split()) for rule in RULES}
 _OF_STAFF: Final = {rule.permission: frozenset(rule.staff.split()) for rule in RULES}
-# Command → permission that it needs; of several beginnings of its name in this table, the longest
-# counts. The console's pages for the same actions need the same permission.
+# Beginning of a command's name → the permission that the command needs. The longest beginning that
+# matches counts. The console's pages for the same actions need the same permissions.
 COMMANDS: Final[Mapping[str, Permission]] = {
     "merchants": "merchants.manage",
     "merchants set": "terms.manage",

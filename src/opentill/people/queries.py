@@ -33,12 +33,13 @@ HAS_FACTOR = Value(
     """,
 )
 BY_EMAIL = Query(Person, "select * from persons where email = :email")
-# A person who was checked before the transaction is locked and compared again: operations that end
-# all logins of a person lock this row first.
+# Locks a person. Operations that end all logins of a person take this lock too: under it, callers
+# check again what they had checked before the transaction.
 LOCKED = Query(Person, "select * from persons where id = :id for no key update")
 SET_PASSWORD = Command("update persons set password = :password, updated_at = :now where id = :id")
 RENEW_PASSWORD = Command("update persons set password = :password where id = :id")
-# `service.accept_after_reset` also ends all other ways into the account.
+# Sets a new password and removes the authenticator. `service.accept_after_reset` also removes
+# passkeys, recovery codes and logins.
 SET_ANEW = Command(
     """
     update persons set name = :name, password = :password, totp_secret = null, totp_pending = null,
@@ -112,7 +113,8 @@ USE_CHALLENGE = Query(
     returning person_id
     """,
 )
-# Stores a signed challenge on its use; of concurrent uses only one inserts the row.
+# Records that a signed challenge was used. If it is used several times at once, only one statement
+# inserts the row.
 INSERT_USED_CHALLENGE = Command(
     """
     insert into passkey_challenges (challenge, person_id, expires_at)
@@ -181,7 +183,7 @@ COLLEAGUES = Query(
     from staff s join persons p on p.id = s.person_id order by p.email
     """,
 )
-# Locks all administrators in one order, so that two cannot remove each other concurrently.
+# Locks all administrators, in the order of their ids, so that two cannot remove each other at once.
 LOCK_ADMINS = Query(
     Staff,
     f"{_STAFF_SQL} where s.role = 'admin' order by s.person_id for update of s",
@@ -212,7 +214,7 @@ INSERT_LOGIN = Command(
         :merchant_id, :refresh_sha256, :by_link)
     """,
 )
-# The login of a cookie. The first part of a refresh token, in the same column, is not accepted.
+# The login of a cookie. The column also has first parts of refresh tokens, which are no cookies.
 LOGIN = Query(
     Login,
     f"{_LOGIN_SQL} where l.token_sha256 = :token_sha256 and l.refresh_sha256 is null",
@@ -246,7 +248,7 @@ PROVE = Command(
 )
 SET_BY_LINK = Command("update logins set by_link = true where id = :id")
 STRENGTHEN = Command("update logins set strong = true where id = :id")
-# Weakens all logins of a person who has no second factor left.
+# Marks all logins of a person as not strong if the person has no second factor left.
 WEAKEN = Command(
     """
     update logins set strong = false
@@ -259,7 +261,7 @@ WEAKEN = Command(
 END_LOGIN = Command("delete from logins where person_id = :person_id and id = :id")
 END_OTHER_LOGINS = Command("delete from logins where person_id = :person_id and id <> :but")
 PRUNE_LOGINS = Command("delete from logins where used_at < :before")
-# New logins, whether or not they have ended since; `mail.queries` reads them.
+# Records a new login for `mail.queries`, which reads it even if the login has ended since.
 NOTE_BEGUN = Command(
     """
     insert into begun_logins (id, person_id, address, device, created_at)
@@ -277,10 +279,10 @@ NOTE_VISIT = Value(
 )
 
 # ── links ──
-_MAKER = r"substring(created_by from '\((per_[0-9a-z]+)\)$')"  # null if it names no person
+_MAKER = r"substring(created_by from '\((per_[0-9a-z]+)\)$')"  # a person's id; null: no person
 _STAFF = ", ".join(f"'{role}'" for role in STAFF_ROLES if staff_may(role, "people.manage"))
 _OWNERS = ", ".join(f"'{role}'" for role in MERCHANT_ROLES if member_may(role, "team.manage"))
-# A link is void once its creator has lost the permission to create it.
+# Condition: a link is void, because its creator has lost the permission to create it.
 _IS_WITHDRAWN = f"""(
     {_MAKER} is not null
     and not exists (select from staff s where s.person_id = {_MAKER} and s.role in ({_STAFF}))
@@ -292,7 +294,7 @@ _LINK_COLUMNS = (
     "id, kind, email, merchant_id, role, staff_role, created_by, created_at, expires_at, used_at,"
     f" {_IS_WITHDRAWN} as withdrawn, shown_to"
 )
-# Replaces an unused link of the same kind for the same recipient.
+# Inserts a link, and deletes an unused one of the same kind for the same recipient.
 INSERT_LINK = Query(
     Link,
     f"""
@@ -326,8 +328,8 @@ OPEN_RESET = Query(
     where email = :email and kind = 'RESET' and used_at is null
     """,  # noqa: S608 - a constant of ours
 )
-# Of concurrent uses of a link only one gets the row. ``service.use_link`` first takes the locks
-# that a concurrent removal of the link's creator holds.
+# Marks a link as used. Of concurrent uses only one gets the row. ``service.use_link`` has already
+# taken the locks that a concurrent removal of the link's creator holds.
 USE_LINK = Query(
     Link,
     f"""
@@ -395,8 +397,8 @@ SHORTEN_LINKS = Command(
 PRUNE_LINKS = Command("delete from person_links where expires_at < :before")
 
 # ── limits ──
-# Counts an attempt under each subject before it is made. A subject that must wait is not returned;
-# the caller then rolls back.
+# Counts an attempt under each subject before the attempt is made. A subject that must wait is not
+# returned: then the caller rolls back.
 COUNT_ATTEMPT = Query(
     AttemptCount,
     """

@@ -27,7 +27,7 @@ async def check(tx: Tx, person: Person, code: str, secret_key: str) -> bool:
     bare = "".join(code.split())
     if totp.is_code(bare):
         period = _matching(person, person.totp_secret, bare, secret_key, person.totp_period)
-        # Of concurrent requests with the same code only one updates the row.
+        # If several requests use the same code at once, only one of them updates the row.
         return period is not None and bool(
             await queries.SET_TOTP_PERIOD.run(tx, id=person.id, period=period)
         )
@@ -43,7 +43,7 @@ def _matching(
         return None
     try:
         secret = encryption.decrypt(secret_key, _PURPOSE.format(person.id), encrypted)
-    except encryption.WrongKey:  # the deployment's key was replaced; recovery codes still work
+    except encryption.WrongKey:  # the deployment's key was replaced: only recovery codes work
         return None
     return totp.matching_period(secret, code, now_ms() // 1000, after)
 
@@ -88,12 +88,12 @@ async def confirm(tx: Tx, login: Login, code: str, secret_key: str, now: int) ->
 
     Raises NotFound if there is none, and Invalid for a wrong code.
     """
-    # The lock keeps another page from replacing the secret between check and activation.
+    # Without this lock, another page could replace the secret between its check and its activation.
     person = await lock_for_change(tx, login)
     if person.totp_pending is None:
         raise NotFound
     bare = "".join(code.split())
-    # Every period is later than 0: the last used one belongs to the previous secret.
+    # No code of the new secret was used yet, so any period is accepted: 0 is the last one used.
     period = None
     if totp.is_code(bare):
         period = _matching(person, person.totp_pending, bare, secret_key, 0)

@@ -12,7 +12,7 @@ from opentill.people import queries
 from opentill.people.lifetimes import HOUR_MS
 from opentill.people.model import person_named
 
-# For this time, newcomers cannot approve requests of the person who invited them.
+# For this time after they joined, newcomers cannot approve requests of the person who invited them.
 _NEWCOMER_MS: Final = 72 * HOUR_MS
 
 

@@ -169,7 +169,7 @@ async def join(
 
     try:
         return await db.run(work)
-    except asyncpg.UniqueViolationError:  # the form was submitted twice; the other succeeded
+    except asyncpg.UniqueViolationError:  # the form was submitted twice and the other was faster
         raise NotFound from None
 
 

@@ -27,7 +27,7 @@ from opentill.people.lifetimes import ACCESS_TOKEN_MS
 from opentill.people.logins import Credentials, NewLogin, OfApi
 from opentill.people.model import Access, Browser, Login, Person, digest, new_token
 
-# RFC 9864 replaces this name with the curve's, but clients support this one.
+# RFC 9864 replaces this name with "Ed25519", but clients do not support that yet.
 _ALGORITHM: Final = "EdDSA"
 _HEADER: Final = {"typ": "JWT", "alg": _ALGORITHM}
 _BEGINNING: Final = (
@@ -70,7 +70,7 @@ def _access_token(secret_key: str, login_id: str, access: Access, expires_at: in
 
 def _verify_access_token(secret_key: str, token: str, now: int) -> str:
     """Verify an access token and return its login's id. Raises NotLoggedIn."""
-    if not token.startswith(_BEGINNING):  # other headers must not reach the library
+    if not token.startswith(_BEGINNING):  # the library must not see any header but ours
         raise NotLoggedIn
     try:
         claims = jwt.decode(token, _key(secret_key), algorithms=[_ALGORITHM]).claims
@@ -135,7 +135,7 @@ async def _access(db: Db, login: Login | None, now: int) -> Access:
         access = await logins.access(db, login, login.merchant_id, now)
     except NotFound:
         raise NotLoggedIn from None
-    if access.role is None:  # the person is staff and not a member
+    if access.role is None:  # the person is staff, but no member of the merchant
         raise NotLoggedIn
     return access
 

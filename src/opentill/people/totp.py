@@ -16,10 +16,10 @@ import segno
 
 PERIOD_S: Final = 30
 _DIGITS: Final = 6
-_SECRET_BYTES: Final = 20  # as long as the hash, RFC 4226 §4 R6
-_DRIFT: Final = 1  # periods that the other clock may be off in either direction, RFC 6238 §5.2
+_SECRET_BYTES: Final = 20  # the length of SHA-1's hashes, which RFC 4226 §4 R6 recommends
+_DRIFT: Final = 1  # by how many periods the other clock may be ahead or behind (RFC 6238 §5.2)
 RECOVERY_CODES: Final = 10
-_RECOVERY_BYTES: Final = 10  # 80 bits: 16 letters and digits
+_RECOVERY_BYTES: Final = 10  # a recovery code has 80 random bits, which are 16 letters and digits
 _GROUP: Final = 4
 
 

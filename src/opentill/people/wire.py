@@ -113,7 +113,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             person_id=access.login.person_id,
             email=access.login.email,
             name=access.login.name,
-            role=access.role or "viewer",  # only members have tokens, so the role is never None
+            role=access.role or "viewer",  # never None here, because only members have tokens
             permissions=access.permissions,
             merchant_id=merchant.id,
             merchant_name=merchant.name,

@@ -21,7 +21,7 @@ from opentill.portal.request import PageRequest
 
 _ADDRESS: Final = ("street", "building", "postcode", "town", "addresscountry")
 _FIELDS: Final = ("holder", "account", "country", "bic", "clearing", *_ADDRESS, "reason")
-# Field of a bank account → its name in the form, if that is another one.
+# Field of a bank account → its name in the form, for the fields whose names differ.
 _NAMES: Final = {
     "bankCode": "clearing", "postCode": "postcode", "addressCountry": "addresscountry",
 }  # fmt: skip
@@ -30,9 +30,9 @@ _NAMES: Final = {
 class Place(msgspec.Struct, frozen=True):
     """How a portal shows the page."""
 
-    permission: Permission  # needed to replace the account
-    zone: ZoneInfo | None = None  # time zone of the page; None: the merchant's
-    reason: str = ""  # reason for the audit log; "": the form has a field for it
+    permission: Permission  # the permission that replacing the account needs
+    zone: ZoneInfo | None = None  # the time zone of the page; None: the merchant's
+    reason: str = ""  # the reason that the audit log gets; "": the form has a field for it
 
 
 async def show(

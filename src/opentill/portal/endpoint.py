@@ -28,8 +28,8 @@ from opentill.portal.request import PageRequest
 from opentill.web import forms
 from opentill.web.responses import GUARDS, PRIVATE
 
-# Statuses for which the browser of a live page reloads the page, and so shows the login or the page
-# that says why.
+# If an update of a live page gets one of these statuses, the browser reloads the whole page, which
+# shows the login or says what is wrong.
 _NO_UPDATE: Final = (303, 403, 404)
 _RELOAD: Final = {**GUARDS, **PRIVATE, "hx-refresh": "true"}
 

@@ -20,12 +20,12 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 S = TypeVar("S", bound=msgspec.Struct)
-# The error of a form that ``run_once`` refuses with KeyReused.
+# The text that a page shows for a form that ``run_once`` has refused with KeyReused.
 FORM_REUSED: Final = N_(
     "This form was sent before, with other entries, and has done "
     "its work. Send it again if you want another one"
 )
-FIELD: Final = "form_id"  # the hidden field in `templates/parts.html`
+FIELD: Final = "form_id"  # the name of the hidden field in `templates/parts.html`
 _SHAPE: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _REDIRECTED: Final = 303
 _SHOWN: Final = 200
@@ -57,7 +57,7 @@ async def run_once(request: PageRequest, work: Callable[[Tx], Awaitable[str]]) -
             return stored.body.decode()
         object_id = await work(tx)
         if not is_id(object_id):
-            raise AssertionError  # callers put the id into URLs
+            raise AssertionError  # must not happen: callers put the id into URLs
         await idempotency.store(tx, request.merchant_id, key, _REDIRECTED, object_id.encode())
         return object_id
 

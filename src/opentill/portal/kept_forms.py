@@ -17,11 +17,11 @@ from opentill.portal import login_cookies, render
 from opentill.portal.request import PageRequest, safe_next
 from opentill.web.translations import N_
 
-# The fields of the page that asks for the login.
+# The fields of the page that asks a person to log in again.
 _EMAIL: Final = "login_email"
 _PASSWORD: Final = "login_password"  # noqa: S105 - a name
 _CODE: Final = "login_code"
-_FROM: Final = "login_from"  # path of the page with the form
+_FROM: Final = "login_from"  # contains the path of the page with the kept form
 
 
 async def check(request: PageRequest) -> Response | None:
@@ -32,14 +32,15 @@ async def check(request: PageRequest) -> Response | None:
     try:
         form = await request.form()
     except (Invalid, PayloadTooLarge, UnsupportedMediaType):
-        # An unreadable form has no fields to keep. Its handler reports the error.
+        # An unreadable form has no fields to keep. The form's own handler reports the error.
         return _to_login(request) if request.known_login is None else None
     entries = {name: form.pop(name, None) for name in (_EMAIL, _PASSWORD, _CODE, _FROM)}
     page = entries[_FROM] or _referring_page(request)
     if request.known_login is None:
         if (response := await _log_in(request, entries, page)) is not None:
             return response
-    elif request.sender in {"", request.login.person_id}:  # programs do not send the field
+    # Programs do not send the field that names the person to whom the form was shown.
+    elif request.sender in {"", request.login.person_id}:
         return None
     if request.sender == request.login.person_id:
         return None
@@ -51,7 +52,7 @@ def _referring_page(request: PageRequest) -> str:
     """Return the page with the form, without the base; "" if the browser does not send it."""
     try:
         address = urlsplit(request.headers.get(b"referer", b"").decode("latin-1"))
-    except ValueError:  # such as "http://[::1"
+    except ValueError:  # no valid URL, such as "http://[::1"
         return ""
     path = address.path.removeprefix(request.base)
     return safe_next(f"{path}?{address.query}" if address.query else path)

@@ -18,7 +18,7 @@ from opentill.list_counts import FOREVER
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-SIZE: Final = 50  # rows of a page
+SIZE: Final = 50  # rows on a page
 _LAST_PAGE: Final = 10_000_000
 C = TypeVar("C", bound=str)
 
@@ -97,7 +97,7 @@ def _day(text: str, field: str, errors: dict[str, str]) -> date | None:
         day = date.fromisoformat(text)
     except ValueError:
         day = date.max
-    # The end of the year 9999 cannot be represented.
+    # Days of the year 9999 are refused, because the end of its last day cannot be represented.
     if len(text) != len("2026-01-31") or day.year == date.max.year:
         errors[field] = N_("Enter a day as 2026-01-31")
     elif day < FIRST_DAY:

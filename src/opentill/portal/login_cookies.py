@@ -16,7 +16,7 @@ from opentill.web import cookies
 
 _KNOWN_PERSONS: Final = "opentill_known"
 _YEAR_S: Final = 365 * 24 * 3600
-_MAX_PERSONS: Final = 5  # number of persons in the cookie of a browser
+_MAX_PERSONS: Final = 5  # a browser's cookie names at most this many persons
 
 
 def _login_name(settings: Settings) -> str:

@@ -13,7 +13,7 @@ class MenuItem(msgspec.Struct, frozen=True):
 
     name: str
     href: str
-    here: bool  # the link leads to the current page, or to one above it
+    here: bool  # whether the link leads to the current page or to one above it
 
 
 def items(request: PageRequest) -> list[MenuItem]:
@@ -24,7 +24,7 @@ def items(request: PageRequest) -> list[MenuItem]:
     menu: list[MenuItem] = []
     home = portal.path.replace("{merchant:id}", request.merchant_id)
     for page in portal.pages:
-        # A page in a menu always has a permission, not "anyone" or "a person".
+        # A page in a menu always needs a permission: ``allowed`` is not "anyone" or "a person".
         if page.menu and request.may(cast("Permission", page.allowed)):
             below = page.path.removeprefix(portal.path)
             path = f"{home}{below}"

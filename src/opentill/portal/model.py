@@ -9,16 +9,16 @@ from starlette.responses import Response
 
 from opentill.people import Permission
 
-# Stands for PageRequest, whose module imports this one.
+# Stands for PageRequest, which cannot be imported here, because its module imports this one.
 R = TypeVar("R")
-# "anyone", "a person" who has logged in, or persons with a permission: at the merchant in the path
-# or, in the console, as staff.
+# Who may open a page: "anyone", "a person" who has logged in, or persons with a permission, which
+# they need at the merchant in the path or, in the console, as staff.
 Allowed = Permission | Literal["anyone", "a person"]
 DASHBOARD_PATH: Final = "/dashboard/{merchant:id}"
 CONSOLE_PATH: Final = "/console"
-FACTOR_PATH: Final = "/login/factor"  # where a pending login proves its second factor
-SENDER: Final = "form_person"  # the field with the person to whom a form was shown
-PROOF_PREFIX: Final = "proof_"  # of fields that prove the identity of the person who sends a form
+FACTOR_PATH: Final = "/login/factor"  # the page on which a pending login proves the second factor
+SENDER: Final = "form_person"  # the field with the id of the person to whom a form was shown
+PROOF_PREFIX: Final = "proof_"  # begins the names of fields that prove the sender's identity
 _ID: Final = re.compile(r"/[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
 
@@ -33,10 +33,10 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
     path: str
     allowed: Allowed
     handler: Callable[[R], Awaitable[Response]]
-    enrolls: bool = False  # staff who still have to set up a second factor may open it
-    proof: bool = False  # needs a step-up; not read if ``allowed`` is a permission, which decides
-    files: int = 0  # the total size of the files that its form may have, in bytes
-    menu: str = ""  # its name in the menu; "" if it is not there
+    enrolls: bool = False  # whether staff who must still set up a second factor may open it
+    proof: bool = False  # whether it needs a step-up; if ``allowed`` is a permission, that decides
+    files: int = 0  # how many bytes the files of its form may have in total
+    menu: str = ""  # its name in the menu; "" if the menu does not have it
 
     @property
     def in_console(self) -> bool:

@@ -34,9 +34,9 @@ from opentill.refunds import Refund
 from opentill.web.language import Localizer
 from opentill.webhooks import Endpoint, EventDelivery, OrderEvent
 
-MOST_REFUNDS: Final = 100  # the page lists only so many of the newest
+MOST_REFUNDS: Final = 100  # the page lists only this many refunds, the newest ones
 
-# Number of webhook events that a change of an order emits, by the status before and the event.
+# Status of an order and the event that changes it → how many webhook events the change emits.
 _OF_DISPUTES: Final = Counter[str](row.order_event for row in disputes.TRANSITIONS)
 _EMITTED: Final[dict[tuple[str | None, str], int]] = {
     (row.source, row.event): len(row.emits)
@@ -55,7 +55,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     merchant: Merchant
-    order: Order  # its ``livemode`` is set
+    order: Order  # ``livemode`` is never None here
     session: Session
     attempts: list[PaymentAttempt]
     refunds: list[Refund]
@@ -67,7 +67,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: list[EventDelivery]
     endpoints: list[Endpoint]
     notes: list[OrderNote]
-    notice: Notice | None  # only of an order of the Epay API
+    notice: Notice | None  # the notification of an Epay order; None for other orders
 
     @property
     def card(self) -> str:
@@ -184,6 +184,6 @@ async def _events(
 def _event_times(history: list[HistoryRow]) -> Iterator[int]:
     """Yield the time of each event that the history's changes have emitted."""
     for row in history:
-        # A change that is not in the table keeps the status, and emits at most one event.
+        # A change that is not in ``_EMITTED`` keeps the status, and emits at most one event.
         default = int(row.event in _REFUND_ENDS or row.event in _OF_DISPUTES)
         yield from [row.at] * _EMITTED.get((row.from_status, row.event), default)

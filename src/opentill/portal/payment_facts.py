@@ -10,7 +10,7 @@ from opentill.portal.payment_details import MOST_REFUNDS, Payment, amount_format
 from opentill.portal.payment_timeline import Timeline
 from opentill.web.language import Localizer
 
-_LONGEST_VALUE: Final = 500  # characters shown of a value of metadata
+_LONGEST_VALUE: Final = 500  # at most this many characters of a metadata value are shown
 
 
 def template_values(payment: Payment, localizer: Localizer) -> dict[str, Any]:

@@ -27,7 +27,8 @@ from opentill.web.language import Localizer
 from opentill.web.translations import N_, NC_
 from opentill.webhooks import EventDelivery, OrderEvent
 
-# Status of an attempt → colour of its end; attempts of other statuses have no item for it.
+# Status of an attempt → colour of the timeline's item for that status; "" for no colour. Other
+# statuses have no item.
 _ATTEMPT_TONES: Final = {
     "ACTION_REQUIRED": "",
     "PENDING": "",
@@ -37,7 +38,7 @@ _ATTEMPT_TONES: Final = {
     "DUPLICATE": "warn",
     "GIVEN_BACK": "",
 }
-# Status of an attempt → the event of the history that leads to the status.
+# Status of an attempt → the event of the order's history that led to this status.
 _ATTEMPT_EVENTS: Final = {
     "ACTION_REQUIRED": "accepted",
     "DECLINED": "declined",
@@ -48,7 +49,7 @@ _ATTEMPT_EVENTS: Final = {
 }
 _FAILED_ATTEMPTS: Final = frozenset({"DECLINED", "REFUSED", "VOIDED"})
 _DISPUTE_TONES: Final = {"WON": "good", "LOST": "bad", "RECOVERED": "good"}
-# Event of the history that has no other item → its colour.
+# Event of the history that no other item shows → the colour of its item; "" for no colour.
 _HISTORY_TONES: Final = {
     "expired": "",
     "refused": "bad",
@@ -62,7 +63,7 @@ _HISTORY_TONES: Final = {
 }
 
 
-Fact = tuple[str, str | Markup]  # a name and a text
+Fact = tuple[str, str | Markup]  # the name of a detail, and its text
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,11 +88,11 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     sentence: Markup
     tone: str = ""
     facts: tuple[Fact, ...] = ()
-    below: str = ""  # the path, below the merchant's, of a page with details
+    below: str = ""  # path of the page with details, without the merchant's part; "" if none
     entry: Entry | None = None
     event: OrderEvent | None = None
     sent: tuple[Sent, ...] = ()
-    note: str = ""  # the text of a note
+    note: str = ""  # the text, if the item is a note
 
 
 class Timeline:
@@ -337,7 +338,8 @@ class Timeline:
     def _notes(self) -> Iterator[Item]:
         for note in self._payment.notes:
             sentence = self._gettext("Note of the operator")
-            if note.by_merchant:  # a member is named by the e-mail address, staff are not named
+            # A member is named by the e-mail address. Staff are not named to merchants.
+            if note.by_merchant:
                 sentence = self._gettext("Note of {who}", who=note.who.partition(" (")[0])
             yield Item(at=note.at, sentence=sentence, note=note.note)
 

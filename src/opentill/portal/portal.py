@@ -17,7 +17,8 @@ from opentill.web import templates
 
 _SHARED_TEMPLATES: Final = Path(__file__).parent / "templates"
 _IN_BRACES: Final = re.compile(r"{[^}]+}")
-# A secret field has the autocomplete token of a password or code, or the attribute data-once.
+# Finds the secret fields in templates: those with the autocomplete token of a password or code, or
+# with the attribute data-once.
 _SECRET: Final = re.compile(
     r'parts\.field\(_, "(?P<field>\w+)",[^\n]*"(?:current-password|new-password|one-time-code)"'
     r'|<input\b[^>]* name="(?P<input>\w+)"[^>]* data-once\b'
@@ -46,7 +47,7 @@ class Portal:
         folders = (own_templates, _SHARED_TEMPLATES)
         self.secret_fields: Final = frozenset(_secret_fields(folders))
         self.environment: Final = _create_environment(folders)
-        # Jinja2 takes any values, but type checkers infer their type from its own defaults.
+        # Globals may have any type, but type checkers only know the types of Jinja2's own globals.
         names = cast("dict[str, Any]", self.environment.globals)
         tables: dict[str, Any] = {}
         for module in (labels, *own_labels):

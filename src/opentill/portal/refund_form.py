@@ -22,7 +22,7 @@ from opentill.portal.request import PageRequest
 from opentill.refunds import Quote, RefundBody
 from opentill.web.translations import N_
 
-_LONGEST_REASON: Final = 255  # contract.md#refund-create
+_LONGEST_REASON: Final = 255  # characters (contract.md#refund-create)
 _TYPED: Final = ("reason", "confirm", "force")
 
 
@@ -45,7 +45,7 @@ class Preview(msgspec.Struct, frozen=True):
     merchant: Merchant
     amount: str | None
     quote: Quote | None = None
-    problem: Invalid | None = None  # why there is no quote
+    problem: Invalid | None = None  # the error that explains why there is no quote
 
 
 _STALE: Final = Refusal(
@@ -163,7 +163,7 @@ def check(
     try:
         amount_minor = money.parse(form.get("amount", "").strip(), order.currency)
     except ValueError:
-        return None  # the quote will refuse the amount
+        return None  # the amount is invalid: the quote reports the error
     try:
         confirmed_minor = money.parse(form.get("confirm", "").strip(), order.currency)
     except ValueError:

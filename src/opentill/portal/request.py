@@ -17,7 +17,7 @@ from opentill.server.upload_limits import Uploads
 from opentill.web import forms, language, templates
 
 _MAX_FIELDS: Final = 50
-# Fields of a query that are no filters: the language, and results that a page reports once.
+# Fields of a query string that are no filters: the language, and results that a page reports once.
 _NO_FILTERS: Final = frozenset({"lang", "other_person", "done", "rows", "matched", "found"})
 
 
@@ -40,12 +40,12 @@ class PageRequest:
         try:
             pairs = parse_qsl(
                 scope["query_string"].decode("latin-1"),
-                keep_blank_values=True,  # an emptied field differs from an absent one
+                keep_blank_values=True,  # an empty field has another meaning than a missing one
                 max_num_fields=_MAX_FIELDS,
             )
         except ValueError:
             pairs = []
-        # Texts of PostgreSQL cannot contain NUL.
+        # PostgreSQL cannot store or compare texts with NUL, so it is removed.
         self.query = {name: value.replace("\0", "") for name, value in reversed(pairs)}
         self.base = templates.base_path(self.app.settings.public_url)
         self.localizer = language.choose(
@@ -55,8 +55,8 @@ class PageRequest:
             remembered=language.cookie_language("merchant", self.headers),
         )
         self.browser = Browser(scope["opentill_address"], user_agent, self.localizer.language)
-        self.max_file_bytes = 0  # limit of all files of the form together
-        self.may_upload = False  # whether login and permission allow these files
+        self.max_file_bytes = 0  # the limit for all files of the form together
+        self.may_upload = False  # whether the person may upload files by this form
         self._receive = receive
         self._allow_body_s: Callable[[float], None] = scope.get(ALLOW_BODY_S, _ignore_deadline)
         self._form: forms.Form | Problem | None = None
@@ -113,14 +113,14 @@ class PageRequest:
     def login(self) -> Login:
         """The login of the person who made the request."""
         if self._login is None:
-            raise AssertionError  # the page needs no login
+            raise AssertionError  # ``allowed`` of the page permits visitors without a login
         return self._login
 
     @property
     def access(self) -> Access:
         """The person's access to the merchant in the path."""
         if self._access is None:
-            raise AssertionError  # the page is not a merchant's
+            raise AssertionError  # the path of the page contains no merchant
         return self._access
 
     def may(self, permission: Permission) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-# Mark in a User-Agent → name; the first match counts.
+# Part of a User-Agent header → name of the browser; the first match counts.
 _BROWSERS: Final = (
     ("Edg", "Edge"),
     ("OPR/", "Opera"),

@@ -11,7 +11,7 @@ from opentill.http.fields import CreatedAt, DecimalText, MetadataShown, UpdatedA
 
 Status = Literal["ACTIVE", "ARCHIVED"]
 
-# The length is checked after trimming, so these limits are for the API document only.
+# These limits only appear in the API document. The code checks the length after trimming the text.
 Name = Annotated[
     str,
     Meta(

@@ -9,7 +9,8 @@ from opentill.http.paging import PageQuery
 from opentill.list_counts import lists
 from opentill.products.model import Product, Saved, Status
 
-# The currencies without a rate to which a product's sessions and refunds have to be converted.
+# The currencies to which a product's sessions and refunds must be converted, but for which there is
+# no exchange rate.
 _UNRATED = """
     array(
         select wanted.quote
@@ -38,7 +39,8 @@ INSERT = Query(
     select *, {_UNRATED} from products
     """,  # noqa: S608 - a part that is a constant of ours
 )
-# Create the archived product that stands in for items in a currency, or restore its values.
+# Create the archived product that stands in for items in a currency. If it exists, reset its
+# currency, price and name.
 STAND_IN = Command(
     """
     insert into products (merchant_id, id, name, description, image, price_minor, currency, status,

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-DIGITS: Final = 12  # significant digits of a derived rate
-MAX_DIGITS: Final = 18  # digits of an entered rate
+DIGITS: Final = 12  # significant digits to which a calculated rate is rounded
+MAX_DIGITS: Final = 18  # a rate that a person enters has at most this many digits
 DAY_MS: Final = 86_400_000
 _ROUNDED: Final = Context(prec=DIGITS, rounding=ROUND_HALF_UP)
 
@@ -52,15 +52,15 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
 
     base: str
     days: tuple[Day, ...]
-    skipped: tuple[str, ...]  # codes of the file that are no longer active currencies
+    skipped: tuple[str, ...]  # codes that the file contains, but that are no currencies any more
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """The result of importing a file."""
 
     days: int
-    first: int  # valid_from of the first day, Unix ms
-    last: int  # valid_from of the last day, Unix ms
+    first: int  # from when the first day's rates are valid, Unix ms
+    last: int  # from when the last day's rates are valid, Unix ms
     currencies: tuple[str, ...]
     rates: int
     skipped: tuple[str, ...]

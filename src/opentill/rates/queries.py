@@ -6,8 +6,8 @@ from typing import Final
 from opentill.db.query import Command, Query, Value
 from opentill.rates.model import ListedRate, MissingRate, Rate
 
-# Whether a person entered the rate. Rows of the previous version lack `typed`; of these, the rates
-# of files are the ones that are valid from midnight.
+# Whether a person entered the rate. Rows that an earlier version wrote lack `typed`: of these, the
+# rates that are valid from midnight come from files, and the others were entered.
 _IS_TYPED: Final = "coalesce(typed, valid_from % 86400000 <> 0)"
 # The newest rate at a time in either direction; of two with the same time, the one in the requested
 # direction. A rate in the other direction is inverted and rounded to 12 significant digits.
@@ -34,7 +34,7 @@ _COUNTS: Final = """
 """
 _RATE: Final = """case when not turned then rate
             else round(1 / rate, 11 - floor(log(1 / rate))::int) end"""
-# Null if no rate is valid. The statement that opens a session includes it.
+# SQL that returns the rate, null if no rate is valid. The statement that opens a session uses it.
 LOOKUP_SQL: Final = f"""
     (case when {{base}} = {{quote}} then 1 else (
         {_NEWEST.replace("<shown>", _RATE)}{_COUNTS}
@@ -72,7 +72,7 @@ PUT_DAYS = Command(
     on conflict (valid_from) do nothing
     """,
 )
-# The rate of each pair that applies at a time.
+# The rate of each pair of currencies that applies at a time.
 CURRENT = Query(
     ListedRate,
     f"""

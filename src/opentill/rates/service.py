@@ -21,7 +21,7 @@ from opentill.rates.model import (
     oldest_valid_from_soon,
 )
 
-_BATCH: Final = 20_000  # rates per statement
+_BATCH: Final = 20_000  # one statement writes at most this many rates
 _MIN_RATE: Final = Decimal(1).scaleb(-MAX_DIGITS)
 
 

@@ -34,10 +34,10 @@ from opentill.reconciliation.model import (
 SOURCE: Final = "bank"
 _BATCH: Final = 500
 _ID_DIGITS: Final = 26
-_RETURNED_WITHIN_MS: Final = 90 * 86_400_000  # how long after its payment a payout may come back
-_LIKE_AN_ID: Final = 20  # characters; a shop's own number such as PO-2026-17 has fewer
-_LONGEST_REASON: Final = 400  # characters; fewer than an operator may write
-# The effect of a line; each is a field of BankResult.
+_RETURNED_WITHIN_MS: Final = 90 * 86_400_000  # the bank may return a payout so long after paying it
+_LIKE_AN_ID: Final = 20  # a payout's id has at least this many characters, PO-2026-17 has fewer
+_LONGEST_REASON: Final = 400  # a reason in a report is cut to this many characters
+# The effect of a line. BankResult has a field of each name, which counts these lines.
 _Effect = Literal["sent", "returned", "repeated", "in_inbox", "unrelated"]
 
 
@@ -95,10 +95,10 @@ async def _apply(
     )
     waiting_lines: list[WaitingLine] = []
     seen: set[tuple[str, str]] = set()
-    repetitions = Counter[tuple[str, str]]()  # how often equal lines have been recorded
+    repetitions = Counter[tuple[str, str]]()  # how often equal lines were recorded so far
     lines = bank_lines.read(file)
     while batch := list(islice(lines, _BATCH)):
-        # Some banks list the newest booking first, but a payout must be sent before it comes back.
+        # Apply payments before the returns of the same payouts: some banks list the newest first.
         batch.sort(key=lambda line: line.kind == "returned")
         ids = [_payout_id(line.end_to_end) for line in batch]
         async with db.connection() as tx:
@@ -209,7 +209,7 @@ async def _apply_run_booking(
         )
         context = _LineContext(file_id, single, payout, again=booking.again, number=1)
         result = await db.run(partial(_apply_line, context=context, uploader=uploader, now=now))
-        # The result is no WaitingLine: only returns wait for a second person, not sent payouts.
+        # The result cannot be a WaitingLine, because only returns wait for a second person.
         effects[cast("_Effect", result)] += 1
     effects["in_inbox"] = min(1, effects["in_inbox"])
     return effects
@@ -260,7 +260,7 @@ async def _apply_line(
         return await add(tx, context, now)
     if (line.amount_minor, line.currency) != (payout.amount_minor, payout.currency):
         return await _add_to_inbox(tx, context, payout, "different", now)
-    # Another process may be reading a report about the same payout.
+    # Lock the merchant, because another process may be reading a report about the same payout.
     await merchants.lock(tx, payout.merchant_id)
     current = await payouts.find(tx, payout.merchant_id, payout.id)
     reference = _reference(line, payout)
@@ -309,10 +309,10 @@ def _decide(
     ``again``: the file has had a line of the same kind about this payout before.
     """
     if line.kind == "sent":
-        # A debit that reverses a credit sends nothing.
+        # A debit that reverses a credit is no payment.
         if payout.status == "PENDING" and not line.is_reversal:
             return "pay"
-        # A statement may also have the debit of a payout that has come back since.
+        # The debit was applied before, even if the bank has returned the payout since.
         if payout.bank_reference == reference and not (again or line.is_reversal):
             return "repeated"
         is_double = payout.status == "PAID" and not line.is_reversal
@@ -321,7 +321,7 @@ def _decide(
         return "return" if payout.status == "PAID" else "fail"
     if again:
         return "double in report"
-    # If an operator failed the payout for another reason, this credit is new.
+    # The credit differs if the payout did not fail by this booking, but by an operator's action.
     return "repeated" if _is_same_booking(line, payout) else "different"
 
 

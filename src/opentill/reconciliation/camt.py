@@ -23,7 +23,7 @@ _DEEPEST: Final = 40
 _LONGEST_TEXT: Final = 4096
 _AMOUNT: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{0,5}))?", re.ASCII)
 _KINDS: Final = ("BkToCstmrStmt", "BkToCstmrDbtCdtNtfctn", "BkToCstmrAcctRpt")
-# The fields of an entry (Ntry) and of its transactions (TxDtls), by the path below that element.
+# Path below an entry (Ntry) or a transaction (TxDtls) → name of the field.
 _FIELDS: Final = {
     "Amt": "amount",
     "AmtDtls/InstdAmt/Amt": "instructed",
@@ -44,7 +44,7 @@ _FIELDS: Final = {
     "RtrInf/Rsn/Prtry": "reason",
     "RtrInf/AddtlInf": "explanation",
 }
-# Meanings of the codes in ISO 20022's ExternalReturnReason1Code for returned credit transfers.
+# Codes for returned credit transfers (ISO 20022, ExternalReturnReason1Code) → their meanings.
 _REASONS: Final = {
     "AC01": "wrong account number",
     "AC03": "wrong account number",
@@ -93,7 +93,8 @@ class _Reader:
         self._currency = ""
         self._entry: dict[str, str] | None = None
         self._details: dict[str, str] | None = None
-        # The last transaction, which waits until it is known whether its entry has another one.
+        # The last transaction that was read. It is emitted once it is known whether its entry has
+        # another one.
         self._held: dict[str, str] | None = None
         self._has_several = False
         self.parser = expat.ParserCreate(namespace_separator=" ")
@@ -108,7 +109,7 @@ class _Reader:
         self._path.append(local)
         if len(self._path) > _DEEPEST:
             raise Invalid("file", f"file must be nested at most {_DEEPEST} deep")
-        # The document may be in an envelope, beside its header (AppHdr, head.001).
+        # An envelope may contain the document, beside a header (AppHdr, head.001).
         self.is_camt = self.is_camt or (local in _KINDS and self._path[-2:-1] == ["Document"])
         self._text, self._length = [], 0
         self._currency = attributes.get("Ccy", "")
@@ -167,10 +168,11 @@ class _Reader:
         entry = self._entry or {}
         status = entry.get("status", "BOOK")
         if status not in ("BOOK", "BOOKED"):
-            return  # the entry is not booked, or is for information only
+            return  # the entry is pending or for information only
         self.number += 1
         kind = _DIRECTIONS.get(details.get("direction", entry.get("direction", "")))
-        if kind is None:  # there is no default: this decides if a payout was sent or came back
+        # No default is possible, because this says whether a payout was sent or came back.
+        if kind is None:
             raise Invalid("file", f"line {self._line}: CdtDbtInd must be CRDT or DBIT")
         amount, currency = _amount(details, entry, kind, is_only=is_only)
         code = details.get("reason", "")

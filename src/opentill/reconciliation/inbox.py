@@ -29,13 +29,14 @@ from opentill.reconciliation.model import (
     StoredFile,
 )
 
-MOST_LINES: Final = 1_000_000  # lines of a bank's report
+MOST_LINES: Final = 1_000_000  # a bank's report may have this many lines
 _LONGEST_NAME: Final = 200
 
 
 def amount(minor: int, currency: str) -> str:
     """Write an amount with its currency."""
-    if currency not in EXPONENTS:  # a provider's row of an unknown type may have any text here
+    # A provider's row of an unknown type may contain any text instead of a currency.
+    if currency not in EXPONENTS:
         return f"{minor} {currency}"
     return f"{Decimal(minor).scaleb(-exponent(currency)):f} {currency}"
 
@@ -60,7 +61,7 @@ async def begin_file(
     file = await queries.ADD_FILE.first(
         tx, id=new_id("rec"), source=source, sha256=sha256, name=plain, who=actor.who, now=now
     )
-    if file is None:  # another process reads the same file at the same time
+    if file is None:  # another process has begun to read the same file meanwhile
         return or_not_found(await queries.FILE_BY_DIGEST.first(tx, source=source, sha256=sha256))
     await merchants.record_audit(tx, actor, action, "", f"{file.id}: {source} {sha256}", now)
     return file
@@ -194,7 +195,7 @@ async def reject_adjustment(
     if difference is None or (difference.resolved_at, _reference(difference)) != (
         adjustment.created_at, adjustment.reference
     ):  # fmt: skip
-        return adjustment  # the adjustment resolved no difference
+        return adjustment  # the adjustment had not resolved a difference
     actor = operator_actions.check_actor(by, reason)
     earlier = EarlierResolution(
         at=adjustment.created_at,

@@ -6,8 +6,8 @@ from typing import IO, Final
 
 from opentill.core.errors import Invalid
 
-LONGEST: Final = 256 * 1024  # bytes
-MOST_BYTES: Final = 1024 * 1024 * 1024  # size of an unpacked file
+LONGEST: Final = 256 * 1024  # a line has at most this many bytes
+MOST_BYTES: Final = 1024 * 1024 * 1024  # an unpacked file has at most this many bytes
 
 
 def sha256(file: IO[bytes]) -> str:

@@ -4,8 +4,8 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-# "payment_failure" is a payment that the provider took back without a dispute; "unknown" is a row
-# of another type. Our books have neither, so every such row is a difference.
+# "payment_failure" is a payment that the provider took back without a dispute, and "unknown" a row
+# of a type that is not listed here. Our books have neither, so every such row is a difference.
 Kind = Literal[
     "payment", "refund", "refund_failure", "chargeback", "recovery", "payment_failure", "unknown"
 ]
@@ -13,7 +13,7 @@ BankKind = Literal["sent", "returned"]
 Discrepancy = Literal["missing in ledger", "missing in report", "double in report", "different"]
 KINDS: Final[dict[str, Kind]] = {kind: kind for kind in get_args(Kind) if kind != "unknown"}
 
-# The columns of a report, in any order; other columns are ignored.
+# Column of a report → its meaning. Columns may have any order, and further ones are ignored.
 COLUMNS: Final = {
     "kind": "payment, refund, refund_failure (a refund that came back), chargeback, recovery (of a"
     " chargeback), or payment_failure (a payment that was taken back without a dispute)",
@@ -24,7 +24,7 @@ COLUMNS: Final = {
     "settled_at": "a time of 2000 to 2099 such as 2026-01-31T10:00:00Z, a date, or Unix ms",
 }
 
-# The statuses after which money has moved.
+# Kind of item → the statuses that mean that its money has moved.
 SETTLED: Final[dict[Kind, tuple[str, ...]]] = {
     "payment": ("SUCCEEDED", "DUPLICATE", "GIVEN_BACK"),
     "refund": ("SUCCEEDED", "GIVEN_BACK"),
@@ -36,8 +36,8 @@ SETTLED: Final[dict[Kind, tuple[str, ...]]] = {
 }
 
 
-# Further statuses after which money has moved, at providers that take the money when a dispute
-# opens and return it after a win.
+# Further statuses that mean this at providers that take the money when a dispute opens, and return
+# it if the dispute is won.
 TAKEN_AT_ONCE: Final[dict[Kind, tuple[str, ...]]] = {
     "payment": (),
     "refund": (),
@@ -58,7 +58,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     amount_minor: int
     currency: str
     settled_at: int
-    at_once: bool = False  # the provider takes disputed money when the dispute opens
+    at_once: bool = False  # whether the provider takes disputed money when the dispute opens
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     merchant_id: str
     id: str
     provider_ref: str
-    payment: str  # the attempt's id, if a report may name the item by its payment; else ""
+    payment: str  # the attempt's id if a report may name the item by its payment, else ""
     amount_minor: int
     currency: str
     status: str
@@ -171,9 +171,9 @@ class BankLine(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     bank_reference: str
     reason: str
-    payment: str = ""  # the payment id (PmtInfId), if the line books a whole file; else ""
-    payments: str = ""  # the number of transfers in that file, as the bank writes it; "" if unknown
-    is_reversal: bool = False  # the line reverses an earlier booking of the opposite direction
+    payment: str = ""  # the file's PmtInfId if the line books a whole bank file, else ""
+    payments: str = ""  # how many transfers that file has, as the bank writes it; "" if unknown
+    is_reversal: bool = False  # whether it reverses an earlier booking of the opposite direction
 
 
 class SumOfPayouts(msgspec.Struct, frozen=True):
@@ -197,9 +197,9 @@ class BankResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     file_id: str
     is_new: bool
     lines: int
-    sent: int  # payouts that are PAID now
-    returned: int  # payouts that are FAILED now
-    repeated: int = msgspec.field(name="known")  # lines about bookings that were applied before
+    sent: int  # payouts that became PAID
+    returned: int  # payouts that became FAILED
+    repeated: int = msgspec.field(name="known")  # lines whose bookings were applied before
     in_inbox: int = msgspec.field(name="found")
     unrelated: int = msgspec.field(name="other")  # lines that concern no payout
     waiting: list[WaitingLine]  # lines that a second person must approve
@@ -209,11 +209,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The result of a comparison. Times are inclusive Unix ms, null where open."""
 
     gateway: str
-    file_id: str | None  # the file in the inbox; null if the comparison is not recorded
+    file_id: str | None  # id of the file in the inbox; null if the comparison is not recorded
     since: int | None
     until: int | None
-    rows: int  # rows of the report within the times
-    items: int  # items of our books within the times
-    matched: int  # rows that agree with our books
+    rows: int  # how many rows of the report are within the times
+    items: int  # how many items of our books are within the times
+    matched: int  # how many rows agree with our books
     difference_count: int = msgspec.field(name="found")
     differences: list[Difference]  # at most ``service.MOST``

@@ -48,7 +48,7 @@ _ITEMS: Final = """
         and e.source_type = 'dispute' and e.source_id = d.id and e.type = 'CHARGEBACK_RECOVERY'
     where d.gateway = :gateway and d.status in ('WON', 'LOST', 'RECOVERED')
 """
-# `:kind` and `:status` are the pairs that count as settled.
+# The items between two times. `:kind` and `:status` are the pairs of which money has moved.
 BETWEEN = Query(
     Item,
     f"""
@@ -57,7 +57,7 @@ BETWEEN = Query(
         and (kind, status) in (select * from unnest(:kind::text[], :status::text[]))
     """,  # noqa: S608 - a constant of ours
 )
-# The items that a report may mean by these references.
+# The items to which the references of a report may belong.
 NAMED = Query(
     Item,
     f"""
@@ -129,8 +129,8 @@ BOOKINGS = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# Those of the given amounts that are the amount of any merchant's payout or of a whole file: a line
-# that names no payout may be about one with its amount.
+# Select those of the given amounts that a payout of any merchant, or a whole bank file, has too. A
+# line that names no payout may be about one with the same amount.
 SUMS_OF_PAYOUTS = Query(
     SumOfPayouts,
     """
@@ -175,8 +175,8 @@ RESOLVE = Query(
     returning *
     """,
 )
-# An equal `:resolved_at` proves that the rejected adjustment resolved the difference: both were
-# written in one transaction.
+# Reopen a difference, if it was resolved at `:resolved_at`. An equal time proves that the rejected
+# adjustment resolved it, because both were written in one transaction.
 REOPEN = Query(
     OpenDifference,
     """

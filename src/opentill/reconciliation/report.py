@@ -106,7 +106,7 @@ class Stage:
 
     def __init__(self, rows: Iterator[Row]) -> None:
         """Store all rows. Raises the errors of ``rows``."""
-        self._sql = sqlite3.connect("", isolation_level=None)  # a temporary file
+        self._sql = sqlite3.connect("", isolation_level=None)  # "" creates a temporary file
         self._sql.executescript("""
             pragma journal_mode = off;
             pragma cache_size = -8192;

@@ -26,7 +26,8 @@ from opentill.reconciliation.model import (
 )
 from opentill.reconciliation.report import Stage, read
 
-MOST: Final = 10_000  # differences that are returned; all are counted, and in the inbox
+# At most this many differences are returned. All are counted and put into the inbox.
+MOST: Final = 10_000
 _FOREVER: Final = 2**62
 _BATCH: Final = 500
 
@@ -49,7 +50,8 @@ class _Findings:
         self.returned: list[Difference] = []
         self._recording = recording
         self._new: list[Difference] = []
-        self._has_missing = False  # whether an item missing from an earlier report is still open
+        # Whether an item that an earlier report lacked is still an open difference.
+        self._has_missing = False
         self._matched_items: list[tuple[str, str]] = []
 
     async def begin(self, db: Db) -> None:
@@ -79,7 +81,7 @@ class _Findings:
         self.difference_count += 1
         subject = item or row
         if subject is None:
-            raise AssertionError  # a difference has at least one side
+            raise AssertionError  # every difference has an item, a row or both
         difference = Difference(
             what=discrepancy,
             kind=subject.kind,
@@ -164,7 +166,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A settlement report, and the parameters of ``reconcile``."""
 
     gateway: str
-    file: IO[bytes]  # seekable
+    file: IO[bytes]  # must be seekable
     name: str
     since: int | None = None
     until: int | None = None
@@ -184,7 +186,7 @@ async def reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Resu
 async def _reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Result:
     gateway, file = report.gateway, report.file
     with Stage(read(bounded(file))):
-        pass  # a file that is no report must not be recorded
+        pass  # read the whole file first, so that a file that is no report is not recorded
     digest = sha256(file)
     stored = await db.run(
         lambda tx: inbox.begin_file(tx, gateway, digest, report.name, actor, now, "reconcile")

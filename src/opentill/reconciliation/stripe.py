@@ -22,7 +22,8 @@ from opentill.reconciliation.model import Kind, Row
 
 Cells = Mapping[str, str]
 _AMOUNT: Final = re.compile(r"(-?)([0-9]{1,15}(?:\.[0-9]{1,6})?)", re.ASCII)
-# Reporting categories and types (https://docs.stripe.com/reports/reporting-categories).
+# Stripe's reporting category or type → our kind of row
+# (https://docs.stripe.com/reports/reporting-categories).
 _CATEGORIES: Final[dict[str, Kind]] = {
     "charge": "payment",
     "payment": "payment",
@@ -36,7 +37,7 @@ _CATEGORIES: Final[dict[str, Kind]] = {
     "dispute": "chargeback",
     "dispute_reversal": "recovery",
 }
-# Movements between Stripe and the operator, which concern no customer's money.
+# Categories of movements between Stripe and the operator, which concern no customer's money.
 _OPERATORS_OWN: Final = frozenset(
     [
         "fee",
@@ -101,7 +102,7 @@ _OPERATORS_OWN: Final = frozenset(
 )
 _DISPUTE: Final = ("dp_", "du_", "pdp_")
 _REFUND: Final = ("re_", "pyr_")
-# Columns that may have our own id of an attempt, from the metadata that we send to Stripe.
+# Columns that may contain the attempt's id, which we send to Stripe as metadata.
 _ATTEMPT: Final = ("payment_metadata[attempt_id]", "attempt_id (metadata)")
 
 
@@ -187,7 +188,7 @@ def _row(line: int, cells: Cells, kind: Kind, source: str, amount: tuple[str, st
         reference = ours or cells.get("payment_intent_id", "") or source
     elif kind in ("chargeback", "recovery"):
         reference = cells.get("dispute_id", "") or source
-    # Rows without a source have moved money as well: they go to the inbox under Stripe's id.
+    # A row without a source has moved money too: put it into the inbox under Stripe's own id.
     reference = reference or cells.get("balance_transaction_id", "") or cells.get("id", "")
     text, currency = amount[0].replace(",", ""), amount[1].upper()
     number = _AMOUNT.fullmatch(text)

@@ -12,7 +12,8 @@ from starlette.routing import Route
 from opentill.reference.book import GUIDES, Book, CachedPage
 from opentill.web import responses
 
-# Pages run only scripts of this service and send requests only to it, from the "Try it" boxes.
+# Pages run only scripts of this service, and only this service gets the requests that readers send
+# from the "Try it" boxes.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -49,7 +50,7 @@ async def search(request: Request) -> Response:
 
 
 async def _page(request: Request, path: str) -> Response:
-    # Rendered in a thread, to keep the event loop free for payments.
+    # Render the page in a thread, so that the event loop remains free for payments.
     page = await asyncio.to_thread(_book(request).page, path)
     return _response(request, page)
 

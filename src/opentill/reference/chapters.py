@@ -29,7 +29,7 @@ class Chapter(msgspec.Struct, frozen=True):
 
     name: str
     title: str
-    about: str  # a summary in one line
+    about: str  # a one-line summary
 
 
 CHAPTERS: Final = (

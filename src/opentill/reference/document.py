@@ -18,7 +18,7 @@ from opentill.reference.schemas import Json, Row, Schemas, members, plain_name
 from opentill.web.markdown import markdown
 
 METHODS: Final = ("get", "post", "put", "patch", "delete", "head", "options")
-EVENTS: Final = "Events"  # the group of webhook events
+EVENTS: Final = "Events"  # the name of the group that contains the webhook events
 _ID: Final = "id"
 
 
@@ -68,7 +68,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """An operation or event in the table of contents."""
 
     anchor: str
-    method: str  # "" for an event
+    method: str  # the HTTP method; "" for an event
     path: str
     summary: str
 
@@ -78,7 +78,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     slug: str
-    description: str  # Markdown
+    description: str  # in Markdown
     entries: tuple[Entry, ...]
 
 
@@ -258,7 +258,7 @@ class Document:
             match = re.fullmatch(r"/v1/(\w+)s/\{\w+\}", path)
             if match:
                 yield f"{plain_name(match[1])}{_ID}", self._example_id(path)
-        # A bare "id" belongs to an event; everything else has an example in the document.
+        # A field "id" without its own example is an event's id; all others have examples.
         yield _ID, self._example_id("/v1/events/{id}")
 
     def _example_id(self, *paths: str) -> str:

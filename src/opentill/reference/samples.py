@@ -16,7 +16,7 @@ from opentill.reference.python_calls import CALLS
 from opentill.reference.schemas import members
 
 _SHELL_QUOTE: Final = "'\\''"
-_WIDTH: Final = 72  # characters; a value that makes a line longer is split into several lines
+_WIDTH: Final = 72  # a value that makes a line longer than this is split into several lines
 _INDENT: Final = "    "
 
 
@@ -26,13 +26,13 @@ class Credential(msgspec.Struct, frozen=True):
     header: str
     scheme: str
     variable: str
-    name: str  # name of the credential on pages
+    name: str  # how pages call the credential
 
 
 class Sample(msgspec.Struct, frozen=True):
     """A program that makes one request."""
 
-    language: str  # name of the programming language on pages
+    language: str  # how pages call the programming language
     text: str
 
 
@@ -76,7 +76,7 @@ def all_samples(request: Request) -> tuple[Sample, ...]:
 def curl(request: Request) -> str:
     """Return a shell command."""
     url = request.url if re.fullmatch(r"[A-Za-z0-9:/._?=%-]+", request.url) else f"'{request.url}'"
-    # -d implies POST
+    # With -d, curl sends a POST unless -X says otherwise.
     implied = "POST" if request.body is not None else "GET"
     verb = "" if request.method == implied else f"-X {request.method} "
     lines = [f"curl {verb}{url}"]

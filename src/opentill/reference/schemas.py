@@ -22,7 +22,7 @@ _SAMPLES: Final[Mapping[str, Any]] = {
     "string": "…",
     "null": None,
 }
-# JSON Schema keyword → text for readers
+# Keyword of JSON Schema → the text that readers see for it.
 _LIMITS: Final[Mapping[str, str]] = {
     "minLength": "at least {} characters",
     "maxLength": "at most {} characters",
@@ -37,7 +37,7 @@ _LIMITS: Final[Mapping[str, str]] = {
     "const": "always {}",
 }
 
-# keywords that a field's description covers
+# Keywords that are not shown if the field has a description, because that explains them.
 _IN_WORDS: Final = frozenset(_LIMITS) - {"default", "const", "format"}
 _TYPES: Final[Mapping[type, str]] = {
     str: "string",
@@ -151,7 +151,7 @@ class Schemas:
         """Generate an example of a field, from other examples of the document if possible."""
         schema = self.follow(schema)
         plain = plain_name(name)
-        # A time that has no example of its own gets that of ``createdAt``.
+        # A time that has no example gets the example of ``createdAt``.
         value = self._values.get(
             plain, self._values.get("createdat") if plain[-2:] == "at" else None
         )

@@ -5,12 +5,14 @@ from typing import Final
 
 import msgspec
 
-LONGEST: Final = 100  # characters of a query; further ones are ignored
-MOST: Final = 30  # results of a query
-_WORDS: Final = 8  # words of a query; further ones are ignored
+LONGEST: Final = 100  # of a longer query, the characters after this many are ignored
+MOST: Final = 30  # a query returns at most this many results
+_WORDS: Final = 8  # of a longer query, the words after this many are ignored
 _SNIPPET: Final = 140
-_PEOPLE: Final = "People"  # many of its operations repeat one of the merchant API
-_REPEATS: Final = 11  # weight that People's operations lose, so that they rank below the others
+# Many operations of this group do the same as one of the merchant API. Their weight is reduced by
+# _REPEATS, so that they rank below the merchant API's.
+_PEOPLE: Final = "People"
+_REPEATS: Final = 11
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,8 +20,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     kind: str  # the kind that results show, such as "Guide", "Orders" or "Event"
-    address: str  # below /docs
-    detail: str = ""  # the route of an operation, "" for other entries
+    address: str  # the path below /docs
+    detail: str = ""  # the route of an operation; "" for other entries
     text: str = ""
     names: str = ""  # names of an operation's fields and parameters, separated by spaces
 

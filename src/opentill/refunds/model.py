@@ -17,10 +17,10 @@ Status = Literal["PROCESSING", "SUCCEEDED", "FAILED"]
 Source = Literal["REQUEST", "GATEWAY"]
 CaseKind = Literal["REVERSED", "UNMATCHED"]
 
-REFUNDABLE: Final = PAID_STATUSES  # orders of these statuses can be refunded
-# The status of a PROCESSING refund after a gateway's report (contract.md#refund-transitions). After
-# any other report it remains PROCESSING and is sent again. A SUCCEEDED refund becomes FAILED if its
-# gateway reports later that the customer did not get the money.
+REFUNDABLE: Final = PAID_STATUSES  # orders with these statuses can be refunded
+# Report of the gateway → new status of a PROCESSING refund (contract.md#refund-transitions). After
+# any other report the refund remains PROCESSING and is sent again. A SUCCEEDED refund becomes
+# FAILED if its gateway reports later that the customer did not get the money.
 TRANSITIONS: Final[dict[RefundStatus, Status]] = {"SUCCEEDED": "SUCCEEDED", "REFUSED": "FAILED"}
 EMITS: Final[dict[Status, webhooks.Type]] = {
     "SUCCEEDED": "order.refunded",
@@ -158,7 +158,7 @@ class RefundCase(msgspec.Struct, frozen=True, kw_only=True):
     attempt_id: str
     refund_id: str | None
     status: Literal["SUCCEEDED", "REFUSED"]  # as the gateway last reported
-    amount_minor: int  # in minor units of ``currency``
+    amount_minor: int
     currency: str
     reason: str
     refusal: str
@@ -184,7 +184,7 @@ class Quote(msgspec.Struct, frozen=True, kw_only=True):
 
     order_id: str
     amount_minor: int
-    left_minor: int  # still refundable after this refund
+    left_minor: int  # the amount that can still be refunded after this refund
     currency: str
     debit_minor: int
     debit_currency: str

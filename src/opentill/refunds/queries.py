@@ -43,7 +43,7 @@ INSERT = Query(
     returning *
     """,
 )
-# A refund made at the provider has succeeded before we learn of it.
+# Insert a refund made at the provider as SUCCEEDED, because OpenTill learns of it only afterwards.
 INSERT_MADE_AT_GATEWAY = Query(
     Refund,
     """
@@ -64,8 +64,8 @@ OF_ATTEMPT = Query(
         and provider_ref = :provider_ref
     """,
 )
-# Does nothing if the report names another refund at the provider than the one that succeeded: that
-# report says nothing about this refund's money.
+# Reverse a refund, unless the report names another refund at the provider than the one that
+# succeeded: such a report says nothing about this refund's money.
 REVERSE = Query(
     Refund,
     """
@@ -105,8 +105,8 @@ CLAIM = Query(
     returning r.*
     """,
 )
-# Committed right before the gateway is called, as a record that the gateway may have the refund.
-# Returns whether it was sent before; no row if the refund has ended since it was claimed.
+# Record that the gateway may have the refund; committed right before the gateway is called. Returns
+# whether the refund was sent before, or no row if it has ended since it was claimed.
 SENDING = Value(
     bool,
     """
@@ -125,14 +125,15 @@ TRY_AGAIN = Command(
     where merchant_id = :merchant_id and id = :id and status = 'PROCESSING'
     """,
 )
-# The first request surely did not arrive, so the next one counts as the first.
+# Record that the first request surely did not arrive, so that the next one counts as the first.
 NOT_SENT = Command(
     """
     update refunds set sent = false
     where merchant_id = :merchant_id and id = :id and status = 'PROCESSING'
     """,
 )
-# Refunds of all merchants that were created until a time and have not ended, sent or not.
+# Refunds of all merchants that were created until a time and have not ended, whether or not they
+# were sent.
 UNREPORTED = Query(
     Refund,
     """
@@ -172,7 +173,7 @@ STORE_CASE = Command(
         updated_at = greatest(refund_cases.updated_at, :now)
     """,
 )
-# A refund that still cannot be applied may now fail for another reason.
+# Store why a refund still cannot be applied, since the reason may have changed.
 CHANGE_REFUSAL = Command(
     """
     update refund_cases set refusal = :refusal
@@ -180,7 +181,7 @@ CHANGE_REFUSAL = Command(
         and closed_at is null
     """,
 )
-# `:closed_by` is the person who closed it, or how its refund ended.
+# Close a case. `:closed_by` names the person who closed it, or says how its refund ended.
 CLOSE_CASE = Query(
     RefundCase,
     """
@@ -191,9 +192,9 @@ CLOSE_CASE = Query(
     returning *
     """,
 )
-# Claim refunds that are due to be applied again, at growing intervals, or at once if the order was
-# paid after the last try: then the refund's report had overtaken the payment's. A minute is allowed
-# for clocks that differ.
+# Claim refunds that are due to be applied again: at growing intervals, or at once if the order was
+# paid after the last try, because then the refund was reported before its payment. The clocks of
+# two machines may differ by a minute.
 CLAIM_UNMATCHED = Query(
     RefundCase,
     """

@@ -88,7 +88,7 @@ async def _apply_to_second_payment(
     if any((line.event, line.cause) == ("payment_given_back", cause) for line in lines):
         if not has_succeeded:
             await orders.apply_duplicate_return(tx, attempt, report.outcome, now)
-        return True  # ignore a repeated success: the return may have failed since
+        return True  # a success that is reported again is ignored: the return may have failed since
     existing_case = await cases.find_unmatched(tx, attempt, ref)
     if not has_succeeded or report.amount != Money(attempt.amount_minor, attempt.currency):
         return False
@@ -130,7 +130,7 @@ async def _apply_success(
     ref = report.outcome.provider_ref
     existing_case = await cases.find_unmatched(tx, attempt, ref)
     if existing_case is not None and not existing_case.waits:
-        return None  # staff have closed the case, or the refund has failed since
+        return None  # staff have closed the case, or the refund has failed meanwhile
     refusal = _refusal(order, attempt, amount)
     if refusal is None:
         new = NewMadeAtGateway(
@@ -140,7 +140,7 @@ async def _apply_success(
         )
         try:
             refund = await service.record_made_at_gateway(tx, order, new, attempt.gateway, now)
-        except Invalid as error:  # no exchange rate: nothing was written yet
+        except Invalid as error:  # there is no exchange rate; nothing was written yet
             refusal = error.reason or "it cannot be recorded"
         else:
             await cases.close_unmatched(tx, attempt, ref, f"recorded as {refund.id}", now)

@@ -80,7 +80,7 @@ async def create(
             refund_no=body.refund_no,
             now=now,
         )
-    except asyncpg.UniqueViolationError:  # another order's refund got the number meanwhile
+    except asyncpg.UniqueViolationError:  # a refund of another order has got the number meanwhile
         raise _number_taken() from None
     cause = f"{refund.id}: {refund.described}"
     await orders.hold_refund(tx, order, amount, share.debit_minor, cause, now)
@@ -229,7 +229,7 @@ async def apply_outcome(
             error_message=error,
             provider_ref=outcome.provider_ref,
         )
-    if refund is None:  # late and repeated reports of a refund that has ended change nothing
+    if refund is None:  # the refund had ended: late and repeated reports change nothing
         return await _compare_ended(tx, before, status, outcome)
     await _emit(tx, order, refund, now)
     if status == "SUCCEEDED":

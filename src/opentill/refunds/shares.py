@@ -66,13 +66,14 @@ def share_of(order: Order, amount: int) -> Share:
         gross = order.gross_settled_minor
     if order.refund_fee_policy == "RETURNED":
         fee = order.gross_settled_minor - order.net_settled_minor
-        # Both are rounded: if the fee is almost the gross, a part could cost more than the net.
+        # Gross and fee are each rounded. If the fee is almost the whole gross, a partial refund
+        # could therefore cost more than the order's net: limit it to the net.
         gross -= money.share(fee, held, order.amount_minor, order.settled_currency)
         gross = min(gross, order.net_settled_minor)
     debit = max(0, gross - order.refund_debit_minor)
     to_usd = order.usd_exchange_rate
     if to_usd is None:
-        raise AssertionError  # with_usd_rate has set it
+        raise AssertionError  # with_usd_rate has set the rate
     user_usd = money.times(amount, to_usd, order.currency, "USD")
     settled, usd_rate = order.settled_currency, to_usd / order.exchange_rate
     debit_usd = debit if settled == "USD" else money.times(debit, usd_rate, settled, "USD")

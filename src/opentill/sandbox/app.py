@@ -97,8 +97,8 @@ async def _keep_running(run: Callable[[], Awaitable[None]]) -> None:
 
 async def _refuse(request: Request, error: Exception) -> Response:
     """Return a page to a browser, and ``{"error": {"code", "message"}}`` to a program."""
-    if isinstance(error, HTTPException):  # raised by the router for an unknown path or method
-        # The code "not_found" would mean that the bank does not know a payment or refund.
+    if isinstance(error, HTTPException):  # the router raises it for an unknown path or method
+        # The code is not "not_found", which means that the bank does not know a payment or refund.
         error = Refusal(error.status_code, "invalid_request", error.detail)
     elif not isinstance(error, Refusal):
         _log.error("defect", exc_info=error)

@@ -376,7 +376,7 @@ class Bank:
             if payment.status == "processing":
                 self._change_status(tx, payment, "declined", now, "processing_error")
         elif timer.task == "dispute":
-            with suppress(Refusal):  # the payment was refunded in full, or disputed already
+            with suppress(Refusal):  # a payment that is refunded or disputed is not disputed again
                 self.open_dispute(tx, timer.subject, "fraudulent", now)
         else:
             self._fail_refund(tx, timer.subject, now)

@@ -37,9 +37,10 @@ CallbackType = Literal[
     "dispute.recovered",
 ]
 
-RECEIVER: Final = "receiver:"  # prefix of the topics that announce a due callback
+RECEIVER: Final = "receiver:"  # begins the names of the topics that announce a due callback
 SIGNATURE_HEADER: Final = "Sandbox-Signature"
-_MAX_CONCURRENT: Final = 32  # deliveries to a receiver that responds; to others, one at a time
+# A receiver that responds gets this many callbacks at a time, any other receiver only one.
+_MAX_CONCURRENT: Final = 32
 MAX_WAIT_S: Final = 60.0
 
 _log: Final = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
-DISPUTE_RESPONSE_MS: Final = 14 * 24 * 3_600_000  # the shop's time to respond to a dispute
+DISPUTE_RESPONSE_MS: Final = 14 * 24 * 3_600_000  # the shop must respond to a dispute in this time
 
 
 def queue(
@@ -86,7 +87,7 @@ def queue(
     is_delayed = fault_kind in {"slow", "out_of_order"}
     delay_ms = round(fault.delay_s * 1000) if fault is not None and is_delayed else 0
     callback_id = f"cb_{now:012x}{secrets.token_hex(8)}"
-    if dispute is not None:  # add the deadline for evidence
+    if dispute is not None:
         data["dispute"] = msgspec.structs.asdict(dispute) | {
             "respond_by": dispute.created_at + DISPUTE_RESPONSE_MS
         }
@@ -170,7 +171,9 @@ class Dispatcher:
                 ):
                     del self._senders[sender.receiver]
                     return
-                wait_s = MAX_WAIT_S  # due callbacks beyond the limit wait for the end of a delivery
+                # Callbacks that are due but exceed the limit wait until a delivery ends, which
+                # notifies this sender.
+                wait_s = MAX_WAIT_S
                 if later_at is not None:
                     wait_s = min(max(later_at / 1000 - time.time(), 0.001), MAX_WAIT_S)
                 with suppress(TimeoutError):
@@ -213,8 +216,8 @@ class _Sender:
     def __init__(self, receiver: str) -> None:
         self.receiver = receiver
         self.notified = asyncio.Event()
-        self.busy: set[str] = set()  # ids of callbacks on their way
-        self.healthy = True  # the last delivery succeeded
+        self.busy: set[str] = set()  # ids of callbacks that are being delivered
+        self.healthy = True  # whether the last delivery succeeded
 
 
 def _list_receivers(tx: Tx) -> list[str]:
@@ -258,7 +261,7 @@ def _mark_arrived(tx: Tx, callback: Callback, now: int, *, recovered: bool) -> N
         created_at=callback.created_at,
         now=now,
     )
-    if recovered:  # the receiver responds again, so failed callbacks need not wait
+    if recovered:  # the receiver responds again: deliver failed callbacks at once
         tx.run(
             "update callbacks set next_at = :now where receiver = :receiver "
             "and status = 'pending' and attempts > 0 and not held and next_at > :now",

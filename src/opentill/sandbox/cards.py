@@ -18,10 +18,10 @@ Aftermath = Literal["dispute", "refunds_fail", "challenge"]
 class TestCard(msgspec.Struct, frozen=True):
     """A test card number and its result."""
 
-    __test__ = False  # not a test case for pytest
+    __test__ = False  # keeps pytest from running it as a test case
 
     number: str
-    effect: str  # what the card does, as a translatable text in English
+    effect: str  # a translatable text, in English, that says what the card does
     status: PaymentStatus
     decline_code: str | None = None
     aftermath: Aftermath | None = None

@@ -61,7 +61,7 @@ async def read_form(request: Request, struct: type[T]) -> T:
         text = (await _read(request)).decode("ascii")
         pairs = parse_qsl(text, True, errors="strict", max_num_fields=_MAX_FIELDS)  # noqa: FBT003
         return msgspec.convert(dict(pairs), struct)
-    except ValueError as error:  # includes UnicodeDecodeError and msgspec.ValidationError
+    except ValueError as error:  # UnicodeDecodeError and msgspec.ValidationError are ValueErrors
         raise Refusal(400, _CODE, str(error)) from None
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from babel.messages import mofile, pofile
 from markupsafe import Markup, escape
 
-Language = str  # BCP 47 tag
+Language = str  # a BCP 47 tag
 _FOLDER: Final = Path(__file__).parents[1] / "locale"
 LANGUAGES: Final[tuple[Language, ...]] = (
     "en",
@@ -23,10 +23,10 @@ LANGUAGES: Final[tuple[Language, ...]] = (
         for file in sorted(_FOLDER.glob("*/LC_MESSAGES/sandbox.po"))
     ),
 )
-_CONTEXT: Final = "\x04"  # ends the context of a text, as in compiled catalogues
+_CONTEXT: Final = "\x04"  # separates a context from its text, as in compiled catalogues
 _MAX_HEADER: Final = 500
 _TRADITIONAL: Final = frozenset({"HANT", "TW", "HK", "MO"})
-# language → regions whose conventions are used if the browser names them
+# Language → the regions whose conventions are used if the browser requests them.
 _REGIONS: Final[dict[Language, frozenset[str]]] = {
     "en": frozenset({"US", "GB", "AU", "NZ", "CA", "IE", "IN", "SG", "HK", "ZA"}),
     "zh-Hans": frozenset({"CN", "SG", "MY"}),
@@ -84,7 +84,8 @@ def choose(locale: str, accept_language: str) -> Localizer:
     matches: list[Language] = [each for each in map(_match, (locale, *ranges)) if each is not None]
     language: Language = matches[0] if matches else "en"
     if locale and _match(locale) is None:
-        return Localizer(language, locale)  # amounts need no catalogue
+        # The locale has no catalogue, but it can format amounts.
+        return Localizer(language, locale)
     same_language = next((tag for tag in ranges if _match(tag) == language), "")
     region = _region(locale, language) or _region(same_language, language)
     return Localizer(language, f"{language}-{region}" if region else language)

@@ -28,7 +28,7 @@ FaultKind = Literal[
     "drop",
 ]
 
-# Every transition of a payment and a dispute; a status without transitions is final.
+# Status → the statuses that can follow it, for payments and for disputes.
 PAYMENT_TRANSITIONS: Final[dict[PaymentStatus, tuple[PaymentStatus, ...]]] = {
     "action_required": ("processing", "succeeded", "declined", "refused", "voided"),
     "processing": ("succeeded", "declined", "refused", "voided"),
@@ -44,7 +44,7 @@ DISPUTE_TRANSITIONS: Final[dict[DisputeStatus, tuple[DisputeStatus, ...]]] = {
     "recovered": (),
 }
 
-# The faults of each operation.
+# The faults that a response can have. Callbacks can have others.
 _RESPONSE_FAULTS: Final[tuple[FaultKind, ...]] = (
     "timeout_before",
     "timeout_after",
@@ -73,10 +73,11 @@ Text = Annotated[str, msgspec.Meta(max_length=1000)]
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """The bank's delays in seconds; tests set shorter ones."""
 
-    processing_s: float = 10.0  # a payment without a response stays "processing" this long
-    dispute_after_s: float = 3.0  # a disputed payment is disputed this long after it was paid
-    refund_fails_after_s: float = 3.0  # a refund that fails is "pending" this long
-    # The waits between the attempts to deliver a callback; the last one is repeated.
+    # A payment by a card that gets no decision is "processing" for this time, and then declined.
+    processing_s: float = 10.0
+    dispute_after_s: float = 3.0  # the card for disputes is disputed this long after the payment
+    refund_fails_after_s: float = 3.0  # a refund that will fail is "pending" for this time
+    # The waits between attempts to deliver a callback; the last one repeats.
     retry_s: tuple[float, ...] = (0.5, 1, 2, 5, 15, 60, 300)
     give_up_after_s: float = 86_400.0
     callback_timeout_s: float = 10.0
@@ -94,7 +95,8 @@ class PaymentOrder(msgspec.Struct, frozen=True, kw_only=True):
     description: Text = ""
     merchant_name: Text = ""
     customer_email: Text = ""
-    locale: Annotated[str, msgspec.Meta(max_length=64)] = ""  # BCP 47 tag of the shop's page
+    # The BCP 47 tag of the shop's page; "" if the shop sent none.
+    locale: Annotated[str, msgspec.Meta(max_length=64)] = ""
 
 
 class Payment(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +114,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     locale: str
     status: PaymentStatus
     decline_code: str | None
-    challenged: bool  # the card asked for a 3-D Secure check, which is not done yet
+    challenged: bool  # whether the customer must still complete the card's 3-D Secure check
     card_last4: str | None
     refunds_fail: bool
     refunded_minor: int

@@ -50,7 +50,7 @@ HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 
-# The style of the result page by the payment's status; heading and text are in ``labels``.
+# Status of the payment → style of the result page. Heading and text are in ``labels``.
 _ENDS: Final[dict[PaymentStatus, str]] = {
     "succeeded": "good",
     "declined": "bad",
@@ -58,7 +58,7 @@ _ENDS: Final[dict[PaymentStatus, str]] = {
     "voided": "bad",
     "processing": "wait",
 }
-# Heading and text of an error, by HTTP status.
+# HTTP status → heading and text of the error page.
 _ERROR_TEXTS: Final = {
     404: (N_("Page not found"), N_("There is no such payment at the sandbox bank.")),
     400: (N_("That did not work"), N_("The form was not complete. Go back and try again.")),

@@ -7,9 +7,9 @@ from opentill.sandbox.storage import Store, Tx
 from opentill.sandbox.timers import now_ms
 
 CALLBACKS_KEPT_S: Final = 30 * 86_400
-PAYMENTS_KEPT_S: Final = 400 * 86_400  # a shop may refund for a long time
+PAYMENTS_KEPT_S: Final = 400 * 86_400  # a shop can refund a payment while it is kept
 _INTERVAL_S: Final = 3600.0
-_BATCH: Final = 500  # rows per transaction, so that no payment waits long
+_BATCH: Final = 500  # one transaction deletes at most this many rows, so that no payment waits long
 
 _OLD: Final = "select id from payments where updated_at < :before order by updated_at limit :batch"
 _DELETIONS: Final = (
@@ -41,5 +41,5 @@ class Purger:
         """Delete old rows, forever."""
         while True:
             deleted = await self._store.do(lambda tx: purge(tx, now_ms()))
-            # Between two batches the storage runs other calls.
+            # The sleep between two batches lets the storage run other calls.
             await asyncio.sleep(0 if deleted else _INTERVAL_S)

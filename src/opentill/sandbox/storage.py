@@ -19,8 +19,8 @@ import msgspec
 T = TypeVar("T")
 Value = str | bytes | int | float | None
 
-FILE: Final = "sandbox.sqlite3"  # the file's name in the data directory
-_BATCH: Final = 64  # the most calls of ``do`` in one commit
+FILE: Final = "sandbox.sqlite3"  # the name of the file in the data directory
+_BATCH: Final = 64  # one transaction runs at most this many calls of ``do``
 
 _SCHEMA: Final = """
 create table if not exists payments (
@@ -107,7 +107,7 @@ create table if not exists faults (
 """
 
 
-# Columns of ``refunds`` that files of earlier versions lack.
+# Adds the columns of ``refunds`` that a file of an earlier version lacks.
 _LATER_COLUMNS: Final = """
 alter table refunds add column by_bank integer not null default 0;
 alter table refunds add column succeeded_at integer;
@@ -167,7 +167,7 @@ class _Call:
         self.error: BaseException | None = None
 
     def settle(self) -> None:
-        if self.future.done():  # the caller was cancelled; its work is committed all the same
+        if self.future.done():  # the caller was cancelled; its work is committed nevertheless
             return
         if self.error is not None:
             self.future.set_exception(self.error)
@@ -188,7 +188,7 @@ class Store:
     async def open(self) -> None:
         """Create or open the file. Raises OSError or sqlite3.Error."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The file is made private before anything is in it; its journals get the same mode.
+        # Make the file private while it is empty. SQLite gives its journals the same mode.
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._path.chmod(0o600)
         connection = sqlite3.connect(

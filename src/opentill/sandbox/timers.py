@@ -12,7 +12,7 @@ from opentill.sandbox.storage import Store, Tx
 
 Task = Literal["decline", "dispute", "fail_refund"]
 
-TIMERS: Final = "timers"  # the topic that announces a new timer
+TIMERS: Final = "timers"  # the name of the topic that announces new timers
 _MAX_WAIT_S: Final = 60.0
 
 

@@ -21,7 +21,8 @@ def is_loopback_host(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost" or host.endswith(".localhost")  # RFC 6761 §6.3
+        # RFC 6761 §6.3 reserves these names for loopback addresses.
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def is_inside(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from opentill.server.client_address import is_inside, limit_subject
 from opentill.server.refusals import Refusal, full, too_many
 
-RESERVE: Final = 16  # connections over the limits, for health checks
+RESERVE: Final = 16  # for health checks, this many connections over the limits are accepted
 LATE_S: Final = 1.0  # a connection may be evicted if its request is overdue for this time
 LOOK_AGAIN_S: Final = 0.1  # shortest time between two searches for late connections
 HEALTH_PATHS: Final = frozenset((b"/healthz", b"/readyz"))
@@ -58,14 +58,15 @@ class ConnectionLimits:
         self._limit = limit
         self._per_address = per_address
         self._trusted = trusted
-        self._admitted: dict[Connection, str | None] = {}  # → its address; None: a trusted proxy's
+        # Accepted connection → the client's address; None for a connection of a trusted proxy.
+        self._admitted: dict[Connection, str | None] = {}
         self._by_address: dict[str, set[Connection]] = {}
         self._reserve: dict[Connection, None] = {}  # connections over the limits, oldest first
         # Idle connections, in the order in which they became idle. A counter numbers them, because
         # many connections can become idle in one tick of the loop's clock.
         self._idle: dict[Connection, int] = {}
         self._turns = itertools.count()
-        self._look_at = 0.0  # time of the next search for late connections
+        self._look_at = 0.0  # when late connections may be searched again (monotonic clock)
 
     def admit(self, connection: Connection, peer: str) -> Refusal | None:
         """Count a connection. Returns the response to everything but a health check, if refused."""
@@ -114,7 +115,7 @@ class ConnectionLimits:
     def _end_late(self, own: set[Connection] | None) -> bool:
         """Evict a late connection of ``own``, or of the address with the most connections."""
         if own is None and time.monotonic() < self._look_at:
-            return False  # searching all connections for each of many new ones would take too long
+            return False  # many connections arrive: a search for each of them would take too long
         sets = sorted(self._by_address.values(), key=len, reverse=True) if own is None else [own]
         for each in sets:
             latest = max(each, key=lambda connection: connection.late_s())

@@ -13,9 +13,11 @@ from typing import Any, Final
 
 from opentill.core.errors import TooManyAtOnce
 
-STATEMENTS: Final = 4  # concurrent ones per process; other connections remain for payments
-STATEMENTS_EACH: Final = 2  # concurrent ones per merchant
-EXPORTS_EACH: Final = 4  # concurrent ones per merchant
+# All exports of a process run at most this many statements at a time, so that connections remain
+# for payments.
+STATEMENTS: Final = 4
+STATEMENTS_EACH: Final = 2  # the exports of one merchant run at most this many statements at a time
+EXPORTS_EACH: Final = 4  # a merchant may run this many exports at a time
 RETRY_AFTER_S: Final = 5
 
 Readers = AbstractAsyncContextManager[Any]

@@ -32,7 +32,9 @@ Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 """An ASGI 3 application of any framework."""
 
 BACKLOG: Final = 2048
-OTHER_FILES: Final = 512  # besides clients' connections: those to databases, gateways, endpoints
+# Besides the clients' connections, a process may open this many files, such as connections to the
+# database, gateways and endpoints.
+OTHER_FILES: Final = 512
 PARENT_CHECK_S: Final = 0.5
 _log: Final = structlog.get_logger()
 
@@ -57,7 +59,7 @@ def bind(host: str, port: int, variable: str) -> list[socket.socket]:
             listener.bind(address)
             listener.listen(BACKLOG)
             listener.setblocking(False)  # noqa: FBT003 - no name in the library
-    except (OSError, UnicodeError) as error:  # UnicodeError: not a valid name
+    except (OSError, UnicodeError) as error:  # UnicodeError: the host is no valid name
         for listener in bound:
             listener.close()
         why = error.strerror if isinstance(error, OSError) else "not a host name"
@@ -151,7 +153,7 @@ async def _serve(
         await asyncio.wait({serving, early}, return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
             return serving.result()
-        # No connection was accepted yet, so the start can be aborted.
+        # The start can be aborted, because no connection was accepted yet.
         logging.getLogger("uvicorn.error").disabled = True
         _log.info("stopped before it was ready")
         return 0
@@ -165,7 +167,7 @@ async def _serve(
 async def _exit_code(server: "Server", sockets: Sequence[socket.socket]) -> int:
     try:
         await server.serve(sockets=list(sockets))
-    except SystemExit:  # raised by uvicorn after a failed lifespan, which it has logged
+    except SystemExit:  # uvicorn raises it when the application fails to start, and has logged why
         return 1
     return 0
 
@@ -180,7 +182,7 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         """Create the server without starting it."""
         super().__init__(config)
-        self.stopped_early = asyncio.Event()  # set if a signal comes before the server is ready
+        self.stopped_early = asyncio.Event()  # is set if a signal to stop comes before it is ready
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -198,9 +200,10 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then call ``on_ready``."""
         await super().startup(sockets)
-        # The first tick sets the default headers; requests may arrive before the loop's own tick.
+        # uvicorn's tick sets the default headers. Its own first tick may come after a request.
         await self.on_tick(0)
-        # Imported objects are permanent; a full collection that visits them takes about 50 ms.
+        # Exclude all imported objects from garbage collection: they are permanent, and a full
+        # collection that visits them takes about 50 ms.
         gc.collect()
         gc.freeze()
         if self.on_ready is not None:

@@ -16,7 +16,7 @@ class JoinedWrites:
         """``cycle`` is the request whose response is written."""
         self._transport = transport
         self._cycle = cycle
-        self._head: bytes | None = b""  # headers that wait for data; None once they are sent
+        self._head: bytes | None = b""  # headers that wait for the first data; None: already sent
 
     def write(self, data: bytes) -> None:
         """Write data immediately, but the headers of a response together with the next data."""

@@ -48,12 +48,12 @@ from opentill.server.refusals import (
 )
 
 MAX_HEADERS_BYTES: Final = 16 * 1024
-SLICE_BYTES: Final = 16 * 1024  # parsed before other connections are served
+SLICE_BYTES: Final = 16 * 1024  # this much is parsed before other connections get a turn
 LINGER_S: Final = 2.0
-HEALTH_ONLY_S: Final = 2.0  # a connection over the limits must send its health check in this time
+HEALTH_ONLY_S: Final = 2.0  # a connection over the limits must send a health check in this time
 IDLE_DRAIN_S: Final = 1.0
 CHECK_S: Final = 0.1
-# Key of the scope for a function that extends the deadline of the request's body by seconds.
+# Key in the ASGI scope of a function that extends the deadline of the request's body, in seconds.
 ALLOW_BODY_S: Final = "opentill_allow_body_s"
 _NEVER: Final = float("inf")
 _log: Final = structlog.get_logger()
@@ -65,7 +65,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     header_s: float
     body_s: float
     idle_s: float
-    write_s: float  # the time in which a client must read what the kernel does not buffer
+    write_s: float  # a connection is aborted if its client has not read a response for this time
 
 
 class LimitedConfig(Config):
@@ -118,21 +118,20 @@ class Protocol(HttpToolsProtocol):
         self.timeouts = self.config.timeouts
         self._limits = self.config.connection_limits
         self.phase = Phase.IDLE
-        self.deadline = _NEVER  # when the phase must end, in the loop's time
+        # Times are in the event loop's time.
+        self.deadline = _NEVER  # when the phase must end
         self.stalled_since = _NEVER  # when the client stopped reading its response
         self._held_since = _NEVER  # when reading from the socket was paused
-        self._received_at = 0.0  # when data was last received, in the loop's time
-        self._header_bytes = 0  # bytes of the current request's headers that are parsed
-        self._unfinished_bytes = 0  # bytes received while headers were incomplete
-        self._unparsed = b""  # received data that is not yet parsed
+        self._received_at = 0.0  # when data was last received
+        self._header_bytes = 0  # how many bytes of the current request's headers are parsed
+        self._unfinished_bytes = 0  # how many bytes were received while headers were incomplete
+        self._unparsed = b""  # received data that is not parsed yet
         self._draining = False
-        self._refusal: Refusal | None = None  # the refusal to send after earlier responses
-        self._health_only: Refusal | None = (
-            None  # response to all but health checks; None unless over the limits
-        )
-        self._working: RequestResponseCycle | None = (
-            None  # the current request; uvicorn's ``cycle`` is the newest
-        )
+        self._refusal: Refusal | None = None  # is sent after the responses to earlier requests
+        # The response to all requests but health checks; None unless over the limits.
+        self._health_only: Refusal | None = None
+        # The request that is being served; uvicorn's ``cycle`` is the last one received.
+        self._working: RequestResponseCycle | None = None
 
     # The connection
 
@@ -202,7 +201,7 @@ class Protocol(HttpToolsProtocol):
     def check(self, now: float) -> None:
         """Close the connection if a deadline has passed; ``now`` is in the loop's time."""
         if self.transport.is_closing():
-            # The rest of a response may be too short for ``pause_writing``, so that nothing else
+            # If the rest of a response is short, ``pause_writing`` is not called, so that only this
             # detects that the client does not read it.
             self.stalled_since = min(self.stalled_since, now)
         if now > self.stalled_since + self.timeouts.write_s:
@@ -227,7 +226,7 @@ class Protocol(HttpToolsProtocol):
         """Return how long headers have been incomplete, or nothing of a body was received."""
         if self.phase not in _RECEIVING or self.flow.read_paused:
             return 0.0
-        if self.transport.get_write_buffer_size():  # a response is being sent
+        if self.transport.get_write_buffer_size():  # an earlier response is still being sent
             return 0.0
         in_headers = self.phase is Phase.HEADERS
         if self.is_running() and (in_headers or self.cycle.response_started):
@@ -266,7 +265,7 @@ class Protocol(HttpToolsProtocol):
 
     def _parse(self, data: bytes) -> None:
         """Feed the parser; refuse malformed input with a JSON error."""
-        if self.phase is Phase.IDLE:  # the data begins with the first byte of the next request
+        if self.phase is Phase.IDLE:  # the next request begins with this data
             self._limits.mark_busy(self)
             self._begin(Phase.HEADERS, self.timeouts.header_s)
         self._unfinished_bytes += len(data)
@@ -275,13 +274,13 @@ class Protocol(HttpToolsProtocol):
             if self.phase is Phase.HEADERS and self._unfinished_bytes > MAX_HEADERS_BYTES:
                 raise malformed(*OVERSIZE)
         except httptools.HttpParserUpgrade:
-            # Upgrades are not supported: the request is served and further input discarded.
+            # Upgrades are not supported: serve the request, and discard further input.
             self.cycle.keep_alive = False
             self._unparsed = b""
         except Refusal as refusal:
             self._refuse_in_turn(refusal)
         except httptools.HttpParserError as error:
-            cause = error.__context__  # an exception that a callback of this class has raised
+            cause = error.__context__  # the Refusal, if a callback of this class has raised one
             self._refuse_in_turn(cause if isinstance(cause, Refusal) else malformed(*UNREADABLE))
 
     def _is_held(self) -> bool:
@@ -304,7 +303,7 @@ class Protocol(HttpToolsProtocol):
                 self.deadline += self._received_at - self._held_since
             self._held_since = _NEVER
         if not (self.is_running() and len(self.cycle.body) > HIGH_WATER_LIMIT):
-            self.flow.resume_reading()  # otherwise the application resumes it by reading the body
+            self.flow.resume_reading()  # else reading resumes when the application reads the body
 
     # The parser's callbacks
 
@@ -389,9 +388,9 @@ class Protocol(HttpToolsProtocol):
         """Refuse a request after the responses to earlier ones."""
         self._unparsed = b""
         is_running = self.is_running()
-        if self.phase is Phase.BODY and is_running:  # the body of ``cycle`` is broken
+        if self.phase is Phase.BODY and is_running:  # the request in ``cycle`` has a bad body
             if self.pipeline and self.pipeline[0][0] is self.cycle:
-                self.pipeline.popleft()  # the application has not started this request
+                self.pipeline.popleft()  # the application has not begun to serve it
             else:
                 self._disconnect(self.cycle)
                 is_running = False

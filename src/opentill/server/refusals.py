@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-MAX_QUEUED: Final = 32  # pipelined requests of a connection
+MAX_QUEUED: Final = 32  # at most this many pipelined requests of a connection wait
 _INTERNAL: Final = b'{"code":50001,"message":"Internal error"}'
 
 Headers = list[tuple[bytes, bytes]]

@@ -23,7 +23,7 @@ from opentill.server.http_server import ServeError
 
 READY_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.05
-SOON_S: Final = 10.0  # the pause before a restart grows if the child ran for less than this
+SOON_S: Final = 10.0  # the pause before a restart grows if the child ran for less than this time
 PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _log: Final = structlog.get_logger()
 _spawn: Final = multiprocessing.get_context("spawn")
@@ -62,8 +62,8 @@ class Child:
         self._process = _spawn.Process(
             target=_run, args=(self._target, self._arguments, theirs), name=self.name
         )
-        # Ctrl-C sends SIGINT to the whole process group. Only the supervisor handles it and sends
-        # SIGTERM: a child starts with SIGINT blocked and then ignores it (``_run``).
+        # Ctrl-C sends SIGINT to the whole process group. Only the supervisor handles it, by sending
+        # SIGTERM to the children: these start with SIGINT blocked and then ignore it (``_run``).
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process.start()
@@ -143,7 +143,8 @@ class Supervisor:
     def __init__(self, children: Sequence[Child], *, finish_timeout_s: float) -> None:
         """``finish_timeout_s`` is the time after which a stopping child is killed."""
         self.children = list(children)
-        self._beside: list[Child] = []  # during a replacement: the successor, then the old child
+        # While a child is replaced: the successor until it is ready, then the old child.
+        self._beside: list[Child] = []
         self._finish_timeout_s = finish_timeout_s
         self._stopping = False
         self._replace = False

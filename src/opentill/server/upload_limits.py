@@ -13,11 +13,11 @@ from typing import Final
 from opentill.core.errors import TooManyAtOnce
 from opentill.server.client_address import limit_subject
 
-AT_ONCE: Final = 8  # concurrent uploads per process
-EACH: Final = 2  # concurrent uploads per person
-EACH_ADDRESS: Final = 4  # concurrent uploads per address
+AT_ONCE: Final = 8  # a process receives at most this many uploads at a time
+EACH: Final = 2  # at most this many of them from one person
+EACH_ADDRESS: Final = 4  # and at most this many from one client address
 RETRY_AFTER_S: Final = 5
-TIME_S: Final = 120.0  # time limit for receiving a file
+TIME_S: Final = 120.0  # a file must be received in this time
 
 
 class Uploads:

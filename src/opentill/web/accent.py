@@ -14,15 +14,16 @@ from typing import Final, Literal
 import msgspec
 
 Scheme = Literal["light", "dark"]
+# The background of cards in foundation.css, on which the accent colour must be visible.
 CARDS: Final[dict[Scheme, str]] = {
     "light": "#ffffff",
     "dark": "#171e1b",
-}  # the colours of cards in foundation.css
+}
 TEXT_CONTRAST: Final = 4.5
 BUTTON_CONTRAST: Final = 3.0
 _WHITE: Final = "#ffffff"
 _BLACK: Final = "#000000"
-_HOVER: Final = 12  # on hover, the button's colour is this many percent nearer to white or black
+_HOVER: Final = 12  # under the pointer, a button is this many percent nearer to white or black
 
 
 class Shade(msgspec.Struct, frozen=True):
@@ -103,7 +104,8 @@ def drawing(color: str) -> str:
     )
 
 
-# A part of URLs. It changes with the rules, because browsers cache a URL's content for a year.
+# Part of the URLs of style sheets and drawings. It changes when this module's output changes,
+# because browsers cache the content of a URL for a year.
 VERSION: Final = hashlib.sha256(
     "".join(style_sheet(color) + drawing(color) for color in ("#808080", "#ffff00")).encode()
 ).hexdigest()[:16]

@@ -65,7 +65,8 @@ def _load() -> dict[str, Asset]:
         return (_FOLDER / match[1]).read_text("utf-8")
 
     def sheet(path: Path) -> bytes:
-        combined = _IMPORT.sub(imported, path.read_text("utf-8"))  # saves a request per import
+        # Each @import is replaced by its file, which saves the browser a request.
+        combined = _IMPORT.sub(imported, path.read_text("utf-8"))
         return _REFERENCE.sub(versioned, combined).encode()
 
     sheets = {path.name: _asset(path, sheet(path)) for path in _FOLDER.glob("*.css")}

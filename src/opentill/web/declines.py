@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-# A provider's decline code → the reason on pages. Other codes are just "declined".
+# Decline code of a provider → the reason that pages show. Other codes are shown as "declined".
 DECLINES: Final[Mapping[str, str]] = {
     "insufficient_funds": "insufficient_funds",
     "expired_card": "expired_card",

@@ -74,7 +74,7 @@ def _parse_origin(url: str) -> _Origin | None:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError:  # raised for a URL such as "http://[::1"
+    except ValueError:  # no valid URL, such as "http://[::1"
         return None
     if parts.scheme not in _PORTS or not parts.hostname:
         return None
@@ -88,7 +88,7 @@ class Upload(msgspec.Struct, frozen=True):
     content: bytes
 
 
-KEPT: Final = "kept_file."  # prefix of fields that contain a file, see ``encode_files``
+KEPT: Final = "kept_file."  # begins the names of fields that contain a file (``encode_files``)
 
 
 def encode_files(files: Mapping[str, Upload], most: int) -> dict[str, str]:

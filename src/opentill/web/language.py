@@ -31,7 +31,7 @@ from opentill.core.money import Money, exponent
 from opentill.web import cookies, translations
 from opentill.web.translations import NC_
 
-_LONGEST_S: Final = 10**11  # longer stored durations are formatted as this one
+_LONGEST_S: Final = 10**11  # a longer duration is formatted as this one
 
 # By language: the regions whose conventions are used if the browser requests them. A language that
 # is missing here has all regions that Babel knows.

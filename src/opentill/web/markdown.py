@@ -6,7 +6,8 @@ from typing import Final
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-_HEADING: Final = re.compile("<(/?)h([1-6])>")  # emitted by the renderer; anything else is escaped
+# Such tags can only come from the renderer, because it escapes any HTML in the text.
+_HEADING: Final = re.compile("<(/?)h([1-6])>")
 _RENDERER: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 

@@ -11,7 +11,8 @@ from opentill.core import hostnames
 from opentill.core.links import safe_url
 
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
-_MOST_ORIGINS: Final = 2000  # characters of all origins, since proxies limit the size of headers
+# All origins together have at most this many characters, because proxies limit the size of headers.
+_MOST_ORIGINS: Final = 2000
 
 
 def origin_of(address: str) -> str | None:

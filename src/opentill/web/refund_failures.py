@@ -6,7 +6,8 @@ from typing import Final
 from opentill.core.languages import Language
 from opentill.web.translations import N_, translate
 
-# https://docs.stripe.com/api/refunds/object#refund_object-failure_reason
+# Stripe's failure reason of a refund → the text on pages
+# (https://docs.stripe.com/api/refunds/object#refund_object-failure_reason).
 _TEXTS: Final[Mapping[str, str]] = {
     "charge_for_pending_refund_disputed": N_(
         "The customer disputed the payment while the refund was on its way."

@@ -18,7 +18,7 @@ from opentill.http.responses import log_defect
 
 _RETRY_S: Final = 2
 Trouble = Literal["missing", "refused", "busy", "unavailable"]
-# The error page of each status; any other status gets "refused".
+# HTTP status → the error page. Any other status gets "refused".
 TROUBLES: Final[Mapping[int, Trouble]] = {
     404: "missing",
     429: "busy",
@@ -40,7 +40,8 @@ GUARDS: Final[Mapping[str, str]] = {
     "gyroscope=(), magnetometer=(), microphone=(), midi=(), payment=(), usb=()",
 }
 _GZIP: Final = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
-_URL_CHARACTERS: Final = ":/?#[]@!$&'()*+,;=%"  # reserved in RFC 3986 §2.2, and the percent sign
+# A URL may contain these unquoted: the reserved characters of RFC 3986 §2.2, and the percent sign.
+_URL_CHARACTERS: Final = ":/?#[]@!$&'()*+,;=%"
 PRIVATE: Final[Mapping[str, str]] = {
     "cache-control": "no-store",
     "x-robots-tag": "noindex, nofollow",

@@ -14,7 +14,8 @@ import jinja2
 from opentill.core import times
 from opentill.web.translations import N_, NC_
 
-# characters that reorder or hide adjacent text; attributes and titles cannot contain <bdi>
+# Characters that reorder or hide adjacent text. Spaces replace them in attributes and titles, in
+# which <bdi> cannot isolate a text.
 _MARKS: Final = re.compile(
     "[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f]+"
 )
@@ -36,7 +37,7 @@ def create_environment(*folders: Path, labels: ModuleType | None = None) -> jinj
         auto_reload=False,
     )
     environment.filters["iso"] = _iso
-    # Jinja2 takes anything here, but type checkers infer the values of its own defaults.
+    # Globals may have any type, but type checkers only know the types of Jinja2's own globals.
     names = cast("dict[str, Any]", environment.globals)
     names.update(N_=N_, NC_=NC_, labels=labels)
     return environment

@@ -19,10 +19,11 @@ from opentill.webhooks import catchup_queries as queries
 from opentill.webhooks.event_types import Type
 from opentill.webhooks.model import NumberedEvent
 
-_MAX_SCANNED: Final = 5000  # events that one call reads, however few match the type
-_BATCH: Final = 1000  # events numbered in one transaction
-_SKEW_MS: Final = 60_000  # tolerated difference between the clocks of two machines
-_EPOCH_MS: Final = 1_704_067_200_000  # 2024-01-01: numbers fit into a double until the year 2309
+_MAX_SCANNED: Final = 5000  # one call reads at most this many events, even if few match the type
+_BATCH: Final = 1000  # one transaction numbers at most this many events
+_SKEW_MS: Final = 60_000  # the clocks of two machines may differ by this much
+# The numbers of events count from 2024-01-01, so that they fit into a double until the year 2309.
+_EPOCH_MS: Final = 1_704_067_200_000
 _NUMBERS_PER_MS: Final = 1000
 _CURSOR: Final = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 
@@ -54,7 +55,8 @@ async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: 
     before a backup was restored, and no event follows it yet.
     """
     async with db.connection() as tx:
-        # Read the head last: events that another reader numbers meanwhile are then below it.
+        # Read the head after that, so that it is not below events that another reader numbers
+        # meanwhile.
         waiting = await queries.HAS_UNNUMBERED.get(tx, merchant_id=merchant_id)
         head = await queries.HEAD.get(tx, merchant_id=merchant_id) or 0
     if waiting:
@@ -65,7 +67,9 @@ async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: 
         raise Invalid("cursor", "cursor must be the cursor of an earlier response, or absent")
     scope, last = {"merchant_id": merchant_id, "after": after}, head
     async with db.connection() as tx:
-        if type_ is not None:  # read first, so that pruning cannot move the bound past an event
+        # Read the bound before the events: otherwise pruning between the two reads could move the
+        # bound past an event that was not returned.
+        if type_ is not None:
             scanned_to = await queries.EVENTS_READ_TO.get(
                 tx, **scope, last=head, max_scanned=_MAX_SCANNED
             )

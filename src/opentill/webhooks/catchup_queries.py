@@ -16,8 +16,8 @@ OPEN_HEAD = Command(
     """,
 )
 LOCK_HEAD = Value(int, "select number from event_heads where merchant_id = :merchant_id for update")
-# Number events above `:floor` or above the last number if that is higher; return the last number.
-# It runs after LOCK_HEAD as a separate statement, so that its snapshot has all earlier numbers.
+# Give numbers to events, above `:floor` and above the last number; return the new last number. This
+# statement follows LOCK_HEAD, so that its snapshot contains all numbers given before.
 NUMBER = Value(
     int,
     """
@@ -41,7 +41,7 @@ HAS_UNNUMBERED = Value(
     bool, "select exists (select from events where merchant_id = :merchant_id and number is null)"
 )
 HEAD = Value(int, "select number from event_heads where merchant_id = :merchant_id")
-# The number of the `:max_scanned`-th event after the cursor; numbers have gaps.
+# The number of the `:max_scanned`-th event after the cursor. It is read, because numbers have gaps.
 EVENTS_READ_TO = Value(
     int,
     """

@@ -20,8 +20,8 @@ from opentill.webhooks.model import (
     StoredEvent,
 )
 
-_MAX_SCANNED: Final = 10_000  # rows read for one page, however few match its filter
-_NEWEST: Final = "evu"  # sorts after every event id
+_MAX_SCANNED: Final = 10_000  # a page reads at most this many rows, even if few match the filter
+_NEWEST: Final = "evu"  # greater than the id of any event, since these begin with "evt_"
 _EVER: Final = (0, 2**62)
 
 

@@ -28,20 +28,20 @@ from opentill.webhooks.leases import EndpointLease
 from opentill.webhooks.model import DueDelivery
 from opentill.webhooks.results import Results, result_of
 
-_BATCH_S: Final = 0.01  # results are collected for this long before they are written
-_MAX_ATTEMPTS: Final = 512  # concurrent attempts of this process
-_MAX_QUICK_ATTEMPTS: Final = 128  # concurrent attempts of this process that are not slow
-_SLOW_S: Final = 2.0  # an attempt that takes longer is slow
+_BATCH_S: Final = 0.01  # results are collected for this time before they are written
+_MAX_ATTEMPTS: Final = 512  # a process makes at most this many attempts at a time
+_MAX_QUICK_ATTEMPTS: Final = 128  # at most this many of them are not slow
+_SLOW_S: Final = 2.0  # an attempt that takes longer than this counts as slow
 _log: Final = structlog.get_logger()
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a dispatcher. Times are in seconds."""
 
-    timeout_s: float = 30.0  # the limit of an attempt, contract.md#event-retries
-    drain_s: float = 10.0  # how long a stopping dispatcher waits for running attempts
+    timeout_s: float = 30.0  # the time limit of an attempt (contract.md#event-retries)
+    drain_s: float = 10.0  # how long a dispatcher that stops waits for running attempts
     lease_s: float = 20.0  # the duration of a lease, which is renewed after a quarter of it
-    unsigned_s: float = 60.0  # the pause of an endpoint whose secrets cannot be decrypted
+    unsigned_s: float = 60.0  # how long an endpoint pauses if its secrets cannot be decrypted
     host_limit: HostLimit = HostLimit()
     header_prefix: str = signing.HEADER_PREFIX
 
@@ -66,7 +66,8 @@ class Dispatcher:
         self._results = Results(db, clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._attempt_ended = asyncio.Event()
-        self._contended = False  # leases wait for room: none starts its next attempt by itself
+        # Whether leases wait for room. Then no lease starts its next attempt when one has ended.
+        self._contended = False
         self._slow = 0
         self._sending = 0
         self._warned_at: float | None = None
@@ -132,7 +133,7 @@ class Dispatcher:
         self._contended = (
             bool(ready) or failing >= MAX_FAILING or self._leases.failing() > MAX_FAILING
         )
-        for key in list(leases)[:1]:  # rotate, so that the next turn begins with another lease
+        for key in list(leases)[:1]:  # move the first lease to the end, as the next turn's last
             leases[key] = leases.pop(key)
 
     def _count_attempts(self, now_s: float) -> int:
@@ -201,7 +202,7 @@ class Dispatcher:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._options.drain_s)
         for task in self._tasks:
-            task.cancel()  # the next owner of the lease sends the delivery again
+            task.cancel()  # the lease's next owner sends the delivery again
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             await self._results.write(self._leases.endpoints)

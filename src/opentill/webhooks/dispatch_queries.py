@@ -75,7 +75,8 @@ RENEW_HOSTS = Query(
     returning h.host
     """,
 )
-# Renew leases of endpoints; return those that this worker still owns. A past end releases a lease.
+# Renew leases of endpoints; return those that this worker still owns. An end in the past releases
+# the lease.
 RENEW_LEASES = Query(
     LeaseRow,
     """
@@ -86,9 +87,9 @@ RENEW_LEASES = Query(
     returning l.merchant_id, l.endpoint_id, l.failing_since
     """,
 )
-# Due deliveries of held leases, at most `room` per lease. `:sending` excludes deliveries in flight,
-# as concatenated ids of endpoint and event. Endpoints whose URL has moved to another host are
-# excluded. A test delivery has no event (``endpoint_test.py``).
+# Due deliveries of held leases, at most `room` per lease. `:sending` excludes the deliveries that
+# are being sent, as concatenated ids of endpoint and event. Endpoints whose URL has moved to
+# another host are excluded. A test delivery has no event (``endpoint_test.py``).
 DUE = Query(
     DueDelivery,
     f"""
@@ -164,8 +165,8 @@ SET_FAILING = Command(
     where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id
     """,
 )
-# For metrics: the number of pending deliveries, up to 10,000, and the earliest due time among
-# enabled, healthy endpoints. Deliveries to failing endpoints wait however many workers run.
+# For metrics: WAITING counts the pending deliveries, up to 10,000. OLDEST is the earliest due time
+# among enabled, healthy endpoints: deliveries to failing ones wait, however many workers run.
 WAITING = Value(
     int,
     """

@@ -8,7 +8,7 @@ import msgspec
 from opentill.webhooks import signing
 from opentill.webhooks.event_types import SENT_TYPES, TEST, SentType
 
-# Differs from the tag of the operations, because generators write one file per tag.
+# The tag of events differs from that of operations, because generators write one file per tag.
 TAG: Final = "Events"
 _TO_ALL: Final = "Delivered at least once to each endpoint that subscribes to it."
 _TO_ONE: Final = "Sent on request, at least once, to one endpoint alone."

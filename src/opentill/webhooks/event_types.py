@@ -2,7 +2,7 @@
 
 from typing import Final, Literal, get_args
 
-# contract.md#event-types
+# The types of events that merchants can subscribe to (contract.md#event-types).
 Type = Literal[
     "order.paid",
     "order.refunded",

@@ -16,9 +16,11 @@ from opentill.webhooks.hosts import HOST_TURN_S, LEASES_PER_HOST, HostLease, Hos
 from opentill.webhooks.leases import EndpointLease, key_columns
 from opentill.webhooks.model import Key
 
-POLL_S: Final = 0.2  # interval between two queries for due deliveries
-MAX_FAILING: Final = 384  # most leases of failing endpoints, and most attempts to these
-_MAX_LEASES: Final = 512  # leases of this process
+POLL_S: Final = 0.2  # the interval between two queries for due deliveries
+# A process holds at most this many leases of failing endpoints, and makes at most this many
+# attempts to them at a time.
+MAX_FAILING: Final = 384
+_MAX_LEASES: Final = 512  # a process holds at most this many leases
 _IDLE_S: Final = 2.0  # a lease without deliveries is released after this time
 
 

@@ -7,10 +7,12 @@ from typing import Final
 
 import msgspec
 
-LEASES_PER_HOST: Final = 64  # most leases of a worker at one host; the rest is for other hosts
-HOST_TURN_S: Final = 5.0  # at a host with that many leases, each lease yields after this time
-_SLOW_TIMES: Final = 4  # the limit including slow attempts is ``at_once`` times this number
-_BURST_S: Final = 1.0  # attempts may run ahead of the rate by this time
+# Of one host's endpoints a worker holds at most this many leases, so that others get leases too.
+LEASES_PER_HOST: Final = 64
+HOST_TURN_S: Final = 5.0  # if a host has that many leases, each one yields after this time
+# ``at_once`` limits the attempts that are not slow; this many times ``at_once`` limits all.
+_SLOW_TIMES: Final = 4
+_BURST_S: Final = 1.0  # the attempts of this time may be made at once
 
 
 class HostLimit(msgspec.Struct, frozen=True):
@@ -28,7 +30,7 @@ class HostLease:
         self.name = name
         self.sending = 0
         self.slow = 0
-        self.contended = False  # an endpoint at this host waits for room
+        self.contended = False  # whether an endpoint at this host waits for room
         self._limit = limit
         self._rate_used_until = 0.0  # time.monotonic() until which the rate is used up
 

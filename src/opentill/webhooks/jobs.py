@@ -8,8 +8,10 @@ from opentill.webhooks import dispatch_queries, queries
 
 KEEP_DELIVERIES_MS: Final = 30 * 86_400_000
 KEEP_EVENTS_MS: Final = 90 * 86_400_000
-_DELETED_MS: Final = 86_400_000  # longer than any transaction that may still write deliveries
-_BATCH: Final = 500  # rows per endpoint or merchant
+# Rows of deleted endpoints and of unused hosts are kept for this time, because a transaction that
+# began earlier may still use them.
+_DELETED_MS: Final = 86_400_000
+_BATCH: Final = 500  # a statement deletes at most this many rows of each endpoint or merchant
 
 
 async def prune(db: Db, now: int) -> int:

@@ -8,11 +8,13 @@ from typing import Final
 from opentill.webhooks.hosts import HostLease
 from opentill.webhooks.model import DeliveryAttempt, DueDelivery, LeaseRow
 
-_MAX_CONCURRENCY: Final = 32  # attempts to one endpoint
-_FAILURES_SLOW: Final = 5  # consecutive failures that reduce concurrency to 1
+_MAX_CONCURRENCY: Final = 32  # at most this many attempts to one endpoint run at a time
+_FAILURES_SLOW: Final = 5  # after this many consecutive failures, only one attempt runs at a time
 _FAILURES_PAUSED: Final = 8  # from this many consecutive failures on, each causes a pause
-_SHORT_MS: Final = 800  # failing time from which a lease's first pause doubles with that time
-_PAUSES_S: Final = (0.1, 30.0)  # the first and the longest pause; each doubles the previous one
+# If an endpoint has been failing for this time when its lease is taken, the first failure causes
+# twice the shortest pause. Each doubling of the time doubles that pause.
+_SHORT_MS: Final = 800
+_PAUSES_S: Final = (0.1, 30.0)  # the shortest and the longest pause; each one doubles the previous
 
 
 class EndpointLease:
@@ -31,12 +33,13 @@ class EndpointLease:
         self.key = row.key
         self.host = host
         self.taken_at = now_s
-        self.yielding = False  # starts no attempt, so that another lease of its host gets a turn
+        # Whether the lease starts no attempt, so that another lease of its host gets a turn.
+        self.yielding = False
         self.failing_since = row.failing_since
-        self.failing_written = row.failing_since  # the value in the database
+        self.failing_written = row.failing_since  # the value of ``failing_since`` in the database
         self.queue: deque[DueDelivery] = deque()
-        self.sending: dict[str, float] = {}  # start of the running attempt, by event
-        self.unwritten: set[str] = set()  # events whose results are not written yet
+        self.sending: dict[str, float] = {}  # event id → when its running attempt began
+        self.unwritten: set[str] = set()  # ids of events whose results are not written yet
         self.concurrency = 1
         self.failures = 0  # consecutive failed attempts
         if row.failing_since is not None:
@@ -45,7 +48,7 @@ class EndpointLease:
         self.paused_until = 0.0
         self.fetch_at = now_s
         self.idle_since = now_s
-        self.slow = 0  # number of running attempts that are slow
+        self.slow = 0  # how many running attempts are slow
 
     @property
     def failing(self) -> bool:

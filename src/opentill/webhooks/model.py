@@ -11,7 +11,8 @@ Status = Literal["ENABLED", "DISABLED", "DELETED"]
 DeliveryStatus = Literal["PENDING", "SUCCEEDED", "FAILED"]
 Outcome = Literal["delivered", "refused", "no_answer", "unreachable", "forbidden"]
 Key = tuple[str, str]  # (merchant_id, endpoint_id)
-KEPT_ATTEMPTS: Final = 20  # per delivery, the newest ones; the schedule has 10
+# The newest attempts of a delivery are kept, up to this number. Its schedule has ten.
+KEPT_ATTEMPTS: Final = 20
 DELIVERY_STATUSES: Final[tuple[DeliveryStatus, ...]] = get_args(DeliveryStatus)
 
 
@@ -42,12 +43,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     url: str
     description: str
-    types: list[Type]  # empty: all types
+    types: list[Type]  # the types to which it subscribes; empty: all types
     status: Status
     disabled_reason: str
     secret: bytes
-    old_secret: bytes | None  # rotated-out secrets that still sign: endpoint_secrets.encrypt_old
-    old_secret_until: int | None  # when the last of them stops signing; business time, Unix ms
+    # Earlier secrets that are still used to sign (``endpoint_secrets.encrypt_old``); None: none.
+    old_secret: bytes | None
+    old_secret_until: int | None  # until when the last of them signs; business time, Unix ms
     created_at: int
     updated_at: int
 
@@ -61,7 +63,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     type: SentType
     status: DeliveryStatus
     attempts: int
-    step: int  # attempts since its schedule began; a resend restarts the schedule
+    step: int  # how many attempts were made since a resend last restarted its schedule
     try_at: int | None
     created_at: int
     updated_at: int
@@ -79,7 +81,7 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     http_status: int | None
     request: str
-    response: str  # status, headers and start of the body; "" if there was no response
+    response: str  # status, headers and beginning of the body; "" if there was no response
     error: str
 
     @property
@@ -122,7 +124,7 @@ class DueDelivery(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     step: int
     created_at: int
-    body: str | None  # None for a test, whose body is derived from the delivery
+    body: str | None  # of the event; None for a test, whose body is made from the delivery
     url: str
     secret: bytes
     old_secret: bytes | None

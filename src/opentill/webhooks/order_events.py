@@ -20,9 +20,9 @@ from opentill.webhooks.model import EventDelivery, OrderEvent
 # job (at most _ROUND_MS). The clocks of two machines may differ by _SKEW_MS.
 _SKEW_MS: Final = 5_000
 _ROUND_MS: Final = 15 * 60_000
-_MAX_SCANNED: Final = 20_000  # events read after one moment
-# A first search reads only the next few events after a moment: the event is nearly always one of
-# these.
+_MAX_SCANNED: Final = 20_000  # at most this many events are read after one moment
+# A first search reads only the next few events after a moment, because the event is nearly always
+# among them.
 _NEAR_SKEW_MS: Final = 50
 _NEAR: Final = 500
 _EVER_MS: Final = 2**47

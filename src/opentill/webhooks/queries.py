@@ -35,8 +35,8 @@ EMIT = Command(
 # ── events ─────────────────────────────────────────────────────────────────────────────────────
 
 EVENT = Value(str, "select body from events where merchant_id = :merchant_id and id = :id")
-# Events about an order in ranges of ids, at most `expected` from each, among at most `:max_scanned`
-# rows (`order_events.py`).
+# Find the events about an order in ranges of ids: at most `expected` events in each range, of which
+# at most `:max_scanned` rows are read (`order_events.py`).
 OF_ORDER = Query(
     OrderEvent,
     """
@@ -139,7 +139,7 @@ ROTATE = Query(
     returning *
     """,
 )
-# An attempt that began before the last change of the endpoint does not disable it.
+# Disable an endpoint, unless it was changed after the failed attempt began.
 DISABLE = Command(
     """
     update webhook_endpoints set status = 'DISABLED', disabled_reason = :disabled_reason,
@@ -157,7 +157,7 @@ _LISTED: Final = """
         and (:status::text is null or status = :status) and (:type::text is null or type = :type)
         and (:event_id::text is null or event_id = :event_id)
 """
-# Newest first: event ids sort by time.
+# Deliveries, newest first: the ids of events sort by time.
 DELIVERIES = Query(
     Delivery,
     f"select * {_LISTED} order by event_id desc limit :limit offset :offset",

@@ -15,7 +15,7 @@ from opentill.webhooks.event_types import Type
 from opentill.webhooks.model import Delivery, Endpoint, ResendResult
 from opentill.webhooks.service import find
 
-MAX_RESENT: Final = 1000  # events per call
+MAX_RESENT: Final = 1000  # one call resends at most this many events
 _EVER: Final = 2**62
 
 

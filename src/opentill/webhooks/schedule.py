@@ -5,7 +5,8 @@ from typing import Final
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 60 * _MINUTE_MS
-# The waits before the second and each later attempt; if the last one fails, so does the delivery.
+# The waits before the second and each later attempt. If the attempt after the last wait fails, the
+# delivery fails.
 WAITS_MS: Final = (
     1 * _MINUTE_MS,
     5 * _MINUTE_MS,
@@ -17,7 +18,7 @@ WAITS_MS: Final = (
     20 * _HOUR_MS,
     24 * _HOUR_MS,
 )
-SPREAD: Final = 10  # jitter, plus or minus percent
+SPREAD: Final = 10  # a wait is longer or shorter by up to this percentage, at random
 DISABLE_AFTER_MS: Final = 5 * 24 * _HOUR_MS
 GONE: Final = 410
 REASON_GONE: Final = "it responded with 410 Gone"

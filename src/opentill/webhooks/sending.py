@@ -13,8 +13,8 @@ from opentill.webhooks.endpoint_secrets import signing_secrets
 from opentill.webhooks.endpoint_test import body_of_test
 from opentill.webhooks.model import DeliveryAttempt, DueDelivery, Outcome
 
-_RESPONSE_BYTES: Final = 64 * 1024  # read limit of a response
-_MAX_STORED: Final = 2048  # stored characters of a request or response
+_RESPONSE_BYTES: Final = 64 * 1024  # at most this many bytes of a response are read
+_MAX_STORED: Final = 2048  # at most this many characters of a request or response are stored
 WRONG_KEY: Final = (
     "OPENTILL_SECRET_KEY is not the one that the endpoints' secrets were encrypted with: set it"
     " back, or make new secrets with `opentill webhooks rotate`; until then nothing is sent or lost"

@@ -24,7 +24,7 @@ from opentill.webhooks.event_types import TYPES
 from opentill.webhooks.model import Delivery, DeliveryAttempt, Endpoint, Status
 
 MAX_ENDPOINTS: Final = 16
-OVERLAP_MS: Final = 24 * 3_600_000  # an old secret signs for this long after a rotation
+OVERLAP_MS: Final = 24 * 3_600_000  # an old secret is used to sign for this time after a rotation
 REASON_SWITCHED_OFF: Final = "switched off"
 _MAX_OLD_SECRETS: Final = 4
 _MAX_DESCRIPTION: Final = 255
@@ -38,7 +38,8 @@ class EndpointFields(msgspec.Struct, frozen=True, kw_only=True):
     description: str | UnsetType = UNSET
     types: Sequence[str] | UnsetType = UNSET
     status: Status | UnsetType = UNSET
-    seen_at: int | None = None  # ``updated_at`` of the version the caller saw; None: any version
+    # ``updated_at`` of the version that the caller has seen and changes; None: any version.
+    seen_at: int | None = None
 
 
 class Stale(Invalid):
@@ -183,7 +184,8 @@ async def update(
     when it is ENABLED again, which restarts the period of five days.
     """
     if fields.status == "ENABLED":
-        await _lock_open(tx, merchant_id)  # closing a merchant locks in this order too
+        # Lock the merchant before the endpoint, as closing a merchant does.
+        await _lock_open(tx, merchant_id)
     old = await _lock(tx, merchant_id, endpoint_id)
     status = old.status if fields.status is UNSET else fields.status
     if status == "DELETED":

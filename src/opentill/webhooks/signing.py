@@ -16,7 +16,7 @@ from typing import Final
 
 HEADER_PREFIX: Final = "X-Svc-"
 _PREFIX: Final = "whsec_"
-_SECRET_BYTES: Final = 24  # the minimum of the specification; needs no padding in base64
+_SECRET_BYTES: Final = 24  # the specification's minimum, which needs no padding in base64
 
 
 def new_secret() -> str:
@@ -46,7 +46,7 @@ def _standard_key(secret: str) -> bytes:
     text = secret.removeprefix(_PREFIX)
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error:  # not from ``new_secret``, like that in contract.md#event-signatures
+    except binascii.Error:  # ``new_secret`` did not create it: contract.md#event-signatures has one
         return text.encode()
 
 

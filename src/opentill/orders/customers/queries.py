@@ -14,7 +14,8 @@ RECENT: Final = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# The newest indexed order of each e-mail address. Ignores `:apart`, whose index rows are outdated.
+# The newest indexed order of each e-mail address. Orders with ids in `:apart` are ignored, because
+# their index rows are outdated.
 NEWEST_OF: Final = Query(
     CustomerOrder,
     """
@@ -30,8 +31,9 @@ NEWEST_OF: Final = Query(
     join orders o on o.merchant_id = :merchant_id and o.id = hit.order_id
     """,
 )
-# A customer's payments and refunds by currency, over the newest `:limit` orders. These are indexed
-# orders, except `:apart`, whose index rows are outdated, and pending orders, whose ids are `:id`.
+# A customer's payments and refunds by currency, over the newest `:limit` orders. These are the
+# indexed orders without those in `:apart`, whose index rows are outdated, and the pending orders
+# in `:id`.
 SUMS: Final = Query(
     CustomerSums,
     """

@@ -15,7 +15,8 @@ from opentill.orders.search import terms
 from opentill.orders.search.model import Candidate, Condition
 from opentill.orders.search.queries import PENDING
 
-MAX_SUMMED: Final = 10_000  # orders of a customer; summing so many takes some tens of milliseconds
+# A customer's sums cover at most this many orders; adding these up takes tens of milliseconds.
+MAX_SUMMED: Final = 10_000
 
 
 async def recent_customers(tx: Tx, merchant_id: str, orders: int) -> list[CustomerOrder]:

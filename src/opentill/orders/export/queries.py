@@ -31,7 +31,8 @@ def _inert(text: str) -> str:
 
 def _inert_json(text: str) -> str:
     """Escape formulas in user JSON, as csvfile.format_cell does."""
-    escaped = csvfile.JSON_SEMICOLON.replace("\\", "\\\\")  # regexp_replace unescapes it
+    # In a replacement, regexp_replace reads two backslashes as one.
+    escaped = csvfile.JSON_SEMICOLON.replace("\\", "\\\\")
     return f"""case when position(';' in {text}) = 0 then {text}
         else regexp_replace({text}, '{csvfile.IN_JSON}', '{escaped}', 'g') end"""
 
@@ -71,9 +72,9 @@ class Column(NamedTuple):
     text: Callable[[str], str] | None = None
 
 
-# New columns come last, so that the others keep their positions. `unit` and `settled_unit` are the
-# values of a minor unit; amounts are whole hundredths, so rounding loses nothing. `:livemode` is
-# whether real money can be paid in this deployment (livemode.all_with_livemode).
+# Add new columns at the end, so that the others keep their positions. `unit` and `settled_unit` are
+# the values of a minor unit; amounts are whole hundredths, so that rounding loses nothing.
+# `:livemode` is whether real money can be paid in this deployment (livemode.all_with_livemode).
 COLUMNS: Final = (
     Column("id", "id"),
     Column("checkoutSessionId", "checkout_id"),
@@ -120,7 +121,7 @@ COLUMNS: Final = (
     Column("clientReference", "client_reference", _inert),
     Column("paymentLinkId", "coalesce(payment_link_id, '')"),
 )
-# Additional columns of the dashboard's file: times in the merchant's time zone.
+# Only the file that the dashboard offers has these columns: times in the merchant's time zone.
 LOCAL_COLUMNS: Final = (
     Column("createdAtLocal", _local("created_at")),
     Column("paidAtLocal", f"coalesce({_local('paid_at')}, '')"),
@@ -179,8 +180,8 @@ def _lines(condition: str, columns: tuple[Column, ...] = COLUMNS) -> Value[bytes
     )
 
 
-# The lines of a range of orders, and of orders that a search returned. The status of the latter may
-# have changed since the search, so it is compared again.
+# Conditions of the two exports: a range of orders, and orders that a search has found. Their status
+# may have changed since the search, so it is compared again.
 _BETWEEN: Final = (
     "(created_at, id) > (:after_at::bigint, :after_id::text)"
     " and (created_at, id) <= (:until_at::bigint, :until_id::text)"
@@ -188,6 +189,6 @@ _BETWEEN: Final = (
 _OF_IDS: Final = "id = any (:ids::text[]) and (:status::text is null or status = :status)"
 EXPORT = _lines(_BETWEEN)
 EXPORT_OF = _lines(_OF_IDS)
-# The same statements with LOCAL_COLUMNS.
+# The same two statements, with LOCAL_COLUMNS in addition.
 LOCAL_EXPORT = _lines(_BETWEEN, (*COLUMNS, *LOCAL_COLUMNS))
 LOCAL_EXPORT_OF = _lines(_OF_IDS, (*COLUMNS, *LOCAL_COLUMNS))

@@ -15,10 +15,11 @@ from opentill.orders.search.filters import Selection
 from opentill.orders.search.model import ExportCursor, SizedOrder
 from opentill.server.export_limits import Exports, Readers
 
-_PART: Final = 128 * 1024  # bytes, by an estimate that does not count the doubling of quotes
-_SCANNED: Final = 20_000  # orders of a scan for the ends of parts; a part has far fewer
-_SEARCHED: Final = 2_000  # orders of a search that are read at once
-_AT_ONCE: Final = 2  # parts of an export read concurrently; more would overload PostgreSQL
+# A part of the file has about this many bytes; the estimate ignores that quotes are doubled.
+_PART: Final = 128 * 1024
+_SCANNED: Final = 20_000  # one statement reads this many orders to find the ends of parts
+_SEARCHED: Final = 2_000  # one statement of a search returns at most this many orders
+_AT_ONCE: Final = 2  # an export reads this many parts at a time; more would overload PostgreSQL
 # A part of the file: the orders after the first cursor up to the second, or a list of order ids.
 Part: TypeAlias = tuple[ExportCursor, ExportCursor] | list[str]
 
@@ -86,7 +87,7 @@ async def export_csv(
     ahead: deque[asyncio.Task[bytes]] = deque()
     parts = _parts(db, selection, readers)
     try:
-        first = await anext(parts, None)  # raises Invalid before the header is sent
+        first = await anext(parts, None)  # if it raises Invalid, nothing was sent yet
         yield csvfile.encode_row([column.name for column in file_format.columns])
         if first is not None:
             ahead.append(asyncio.create_task(read_lines(first)))
@@ -96,7 +97,7 @@ async def export_csv(
                 yield await ahead.popleft()
         while ahead:
             yield await ahead.popleft()
-    finally:  # the client may have closed the connection
+    finally:  # also if the client closes the connection, which ends the generator early
         await _stop(*ahead)
         await parts.aclose()
 

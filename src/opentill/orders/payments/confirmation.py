@@ -27,7 +27,7 @@ from opentill.orders.pricing import with_fee_of
 from opentill.orders.settlement.movements import received
 from opentill.orders.transitions import Change, Payment, can, take
 
-BATCH: Final = 64  # reports in one transaction
+BATCH: Final = 64  # one transaction applies at most this many reports
 ENDS: Final = ("SUCCEEDED", "DECLINED", "REFUSED", "VOIDED", "DUPLICATE")
 
 
@@ -140,6 +140,7 @@ def count_ended(tx: Tx, attempt: PaymentAttempt, status: AttemptStatus) -> None:
 
 
 def _is_usual(payment: ReceivedPayment) -> bool:
+    """Whether a report can be applied in a batch; the module's docstring says which reports can."""
     order, attempt, outcome = payment
     amount = outcome.amount
     due = (attempt.amount_minor, attempt.currency)

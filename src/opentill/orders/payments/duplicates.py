@@ -110,7 +110,8 @@ async def apply_duplicate_return(
     is_returned = current.status == "GIVEN_BACK"
     if outcome.status == "SUCCEEDED" and not is_returned:
         if current.check_at is None and not by_operator:
-            # The report may be older than the failure, or somebody returned the money elsewhere.
+            # The return has failed before. Either this report is older than that, or somebody has
+            # returned the money at the provider: an operator must decide.
             _log.error(
                 "duplicate said to be given back", attempt=attempt.id, by=outcome.provider_ref
             )
@@ -121,7 +122,7 @@ async def apply_duplicate_return(
         await note(tx, order, "payment_given_back", cause, now)
     elif outcome.status == "REFUSED" and (is_returned or current.check_at is not None):
         if is_returned and await _has_event(tx, order, "payment_not_given_back", attempt.id):
-            return  # a late report: since the failure, the operator has returned the money
+            return  # the report is late: the operator has returned the money after that failure
         _log.error(
             "duplicate not given back",
             attempt=attempt.id, was=current.status, reason=outcome.reason,

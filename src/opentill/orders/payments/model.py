@@ -31,7 +31,7 @@ class Payer(msgspec.Struct, frozen=True, kw_only=True):
 
     email: str
     name: str | None
-    prefilled: str | None = None  # the name given by the merchant, if the payer enters none
+    prefilled: str | None = None  # the name from the merchant, used if the payer enters none
     ip: str
     locale: str
 
@@ -51,7 +51,7 @@ class PaymentIntent(msgspec.Struct, frozen=True, kw_only=True):
     order_id: str
     payer: Payer
     method: Method
-    merchant_name: str  # the gateway shows it to the customer
+    merchant_name: str  # the name that the gateway shows to the customer
     expires_at: int | None = None
 
 

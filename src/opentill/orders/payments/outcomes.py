@@ -27,10 +27,11 @@ from opentill.orders.transitions import Change, NotLocked, can, transition
 
 _log: Final = structlog.get_logger()
 
-FIRST_CHECK_MS: Final = 15_000  # after the creation of an attempt, when its call has surely ended
-# After how many milliseconds the gateway is queried again, by the attempt's new status.
+# An attempt is first queried this long after its creation, when its call has surely ended.
+FIRST_CHECK_MS: Final = 15_000
+# New status of an attempt → after how many milliseconds its gateway is queried again.
 CHECK_AFTER_MS: Final = {"ACTION_REQUIRED": 60_000, "PENDING": 2_000}
-# The status of a failed attempt and the event of its order, by the outcome.
+# Outcome → the status that the failed attempt gets, and the event of its order.
 _FAILURES: Final[dict[PaymentStatus, tuple[AttemptStatus, Event]]] = {
     "DECLINED": ("DECLINED", "declined"),
     "UNREACHABLE": ("DECLINED", "declined"),
@@ -69,7 +70,9 @@ async def apply_to_attempt(
             return await _apply_acceptance(tx, order, attempt, outcome, status, now)
         case _ if _is_failure(attempt, outcome, now):
             return await _apply_failure(tx, order, attempt, outcome, now)
-        case _:  # UNKNOWN, or NOT_FOUND that may be premature or contradicts a report: query again
+        case _:
+            # The outcome is UNKNOWN, or it is NOT_FOUND but the request may still arrive or the
+            # gateway has already reported on the attempt: the worker queries it again.
             _log.warning("attempt unknown", attempt=attempt.id, reason=outcome.reason)
             return attempt
 
@@ -117,7 +120,8 @@ async def _apply_payment(
     """Apply a payment: it pays the order, or is to be returned, or waits if its amount differs."""
     if attempt.status in FINAL:
         if outcome.card and attempt.status == "SUCCEEDED" and attempt.card_last4 is None:
-            await cards.store_card(tx, order, attempt, outcome.card)  # the first report had no card
+            # The report that confirmed the payment did not contain the card.
+            await cards.store_card(tx, order, attempt, outcome.card)
         return attempt
     amount = outcome.amount
     if amount and (amount.minor, amount.currency) != (attempt.amount_minor, attempt.currency):
@@ -219,7 +223,8 @@ async def _apply_failure(
     written = await write_attempt(tx, attempt, status, outcome, None, now)
     reason = outcome.reason or outcome.status.lower()
     cause = f"{attempt.id}: {reason}"
-    # A decline does not change the order while another attempt is on its way to its gateway.
+    # If the order waits for another attempt, which was sent to its gateway, this decline does not
+    # change the order.
     waits_for_other = order.status == "CREATING" and attempt.status != "SUBMITTED"
     if can(order, event) and not (waits_for_other and event == "declined"):
         await transition(tx, Change(order, event, cause, reason=reason), now)

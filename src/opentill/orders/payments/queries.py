@@ -9,9 +9,9 @@ from opentill.orders.payments.model import (
     UncountedMerchant,
 )
 
-# The attempts, of any merchants, that went through the gateways that report on them. From here on,
-# the transaction waits for each lock at most half a second, so that one merchant does not delay the
-# others. PostgreSQL uses one plan for any number of attempts (decision 0111).
+# Find attempts of any merchants by gateway and id. After this statement, the transaction waits at
+# most half a second for each lock, so that one merchant does not delay the others. PostgreSQL uses
+# one plan for any number of attempts (decision 0111).
 ATTEMPTS_OF_GATEWAYS = Query(
     PaymentAttempt,
     """
@@ -42,7 +42,7 @@ SET_CUSTOMER = Command(
     where merchant_id = :merchant_id and id = :id and status = 'PENDING'
     """,
 )
-# The latest attempt that the operator may confirm: its gateway is `manual`.
+# An order's latest attempt through the gateway `manual`, whose payments the operator confirms.
 MANUAL_ATTEMPT = Query(
     PaymentAttempt,
     """
@@ -202,10 +202,10 @@ COUNT_DUE = Value(
     int,
     "select count(*) from (select 1 from payment_attempts where check_at <= :now limit 10000) due",
 )
-# One lookup in the index of due attempts.
+# When the first attempt is due for a query; one lookup in the index of due attempts.
 OLDEST_CHECK = Value(int, "select min(check_at) from payment_attempts where check_at is not null")
 
-# Attempts with an unknown outcome, among the first 10,000 that are to be queried.
+# Count the attempts with an unknown outcome, among the 10,000 that are to be queried first.
 UNANSWERED = Query(
     UnansweredAttempts,
     """

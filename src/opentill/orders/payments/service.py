@@ -40,9 +40,10 @@ from opentill.orders.payments.outcomes import FIRST_CHECK_MS, accept, apply_to_a
 
 _log: Final = structlog.get_logger()
 _LONGEST_WAIT_MS: Final = 3_600_000
-_MOST_GATEWAYS: Final = 3  # gateways that are tried for one payment while its customer waits
-_PATIENCE_MS: Final = 12_000  # after this time no further gateway is tried
-# An older attempt is not sent: its call, of up to 10 seconds, could end after the first check.
+_MOST_GATEWAYS: Final = 3  # at most this many gateways are tried while the customer waits
+_PATIENCE_MS: Final = 12_000  # after this time no other gateway is tried
+# An attempt that is older than this is not sent to its gateway: the call takes up to 10 seconds and
+# could end after the first check.
 _LATEST_MS: Final = FIRST_CHECK_MS - 11_000
 QUERY_INTERVAL_MS: Final = 2_000
 
@@ -157,7 +158,7 @@ async def _start(
         attempt = await db.autocommit(starting)
         if attempt is not None:
             return _Start(order, attempt, is_new=True)
-        state = None  # the order has changed
+        state = None  # the order has changed since it was read: read it again
 
 
 async def _read(tx: Tx, intent: PaymentIntent) -> OrderState:

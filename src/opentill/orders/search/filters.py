@@ -19,7 +19,7 @@ from opentill.orders.model import Order, Status
 from opentill.orders.search import service, terms
 from opentill.orders.search.model import Condition, OrderFilters
 
-_STORABLE: Final = r"^[^\x00]*\Z"  # PostgreSQL's text cannot contain NUL
+_STORABLE: Final = r"^[^\x00]*\Z"  # excludes NUL, which PostgreSQL's text cannot contain
 Email: TypeAlias = Annotated[
     str,
     Meta(
@@ -140,7 +140,7 @@ def _plain(amount: str) -> str:
     return f"{units.lstrip('0') or '0'}{dot}{fraction}"
 
 
-Range: TypeAlias = tuple[int, int]  # inclusive Unix ms; 0 and FOREVER for an open side
+Range: TypeAlias = tuple[int, int]  # first and last time, Unix ms; 0 and FOREVER if a side is open
 
 
 class Selection(msgspec.Struct, frozen=True):

@@ -13,13 +13,13 @@ from opentill.orders.model import DAY_MS
 from opentill.orders.search import queries
 from opentill.orders.search.model import ChangedOrder, IndexRow
 
-# A merchant's changes are indexed from this many on. Each search reads the changes that are not
-# indexed, which costs less than indexing as long as they are fewer.
+# A merchant's changed orders are indexed once there are this many. While there are fewer, reading
+# them in each search costs less than indexing them.
 MIN_CHANGES: Final = 200
-MANY: Final = 1000  # index rows of a term in a place; from this many on, their number is stored
-_MERCHANTS: Final = 200  # merchants that one statement returns
-# Of this many batches that add only one row of a term, one checks whether the term now has MANY
-# rows, since a check costs as much as a row. So counting begins at most some hundred rows later.
+MANY: Final = 1000  # the number of a term's index rows in a place is stored from this many on
+_MERCHANTS: Final = 200  # one statement returns at most this many merchants
+# If a batch adds only one row of a term, only one in this many batches checks whether the term now
+# has MANY rows, because a check costs as much as a row. So counting begins some hundred rows late.
 _ONE_OF: Final = 8
 _turn: Final = itertools.count()
 _Day: TypeAlias = tuple[str, str, int]  # a term, its place, and the start of a day (Unix ms)

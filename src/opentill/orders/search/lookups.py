@@ -18,7 +18,7 @@ from opentill.orders.search import queries
 from opentill.orders.search.model import OrderRef
 
 _Reads = Callable[[str], Mapping[str, object] | None]
-_TIME_DIGITS: Final = 12  # hexadecimal digits of the time (Unix ms) that an entry's id begins with
+_TIME_DIGITS: Final = 12  # an entry's id begins with its time (Unix ms) in this many hex digits
 
 
 class Form(NamedTuple):
@@ -42,7 +42,7 @@ def _entry(text: str) -> Mapping[str, object] | None:
         return None
     try:
         return {"id": text, "created_at": int(text.partition("_")[2][:_TIME_DIGITS], 16)}
-    except ValueError:  # not hexadecimal, so not an entry's id
+    except ValueError:  # the text is not hexadecimal, so it is no entry's id
         return None
 
 

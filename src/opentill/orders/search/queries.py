@@ -15,8 +15,8 @@ from opentill.orders.search.model import (
     SizedOrder,
 )
 
-# The columns of orders with text of users, and the approximate size of an order's line in the CSV
-# export (bytes).
+# The columns of orders that contain users' text, and SQL for the approximate size (bytes) of an
+# order's line in the CSV export.
 USER_TEXTS: Final = ("customer_email", "customer_name", "metadata", "client_reference")
 LINE_SIZE: Final = "350 + " + " + ".join(
     f"coalesce(octet_length({column}), 0)" for column in USER_TEXTS
@@ -172,7 +172,7 @@ NAMED = Query(
     left join payment_attempts a on a.merchant_id = :merchant_id and a.id = o.paid_attempt_id
     """,
 )
-# The places of a term.
+# The places in which a term occurs, by a loose index scan.
 PLACES = Query(
     Place,
     """
@@ -262,7 +262,7 @@ class SearchStatements(NamedTuple):
     counted: Value[int]
 
 
-# Only orders with this status, product and session status; null allows any.
+# A condition: the order has this status, product and session status; null allows any.
 _FITS: Final = """
     and exists (
         select from orders o where o.merchant_id = :merchant_id and o.id = t.order_id
@@ -272,7 +272,8 @@ _FITS: Final = """
                 select s.status from checkouts s
                 where s.merchant_id = :merchant_id and s.id = o.checkout_id)))
 """
-# Only orders that fulfil all `:conditions` other conditions, each by one of its terms and places.
+# A condition: the order fulfils all `:conditions` other conditions, each by one of its terms and
+# places.
 _ALSO: Final = """
     and (select count(distinct also.number)
         from unnest(:number::int[], :also_term::text[], :also_place::text[])

@@ -28,8 +28,8 @@ from opentill.orders.search.model import (
 )
 
 _DAY_MS: Final = 86_400_000
-MOST_ADDRESSES: Final = 200  # e-mail addresses that may begin with the searched text
-_LEAST_OF_ADDRESS: Final = 3  # characters that the beginning of an address must have
+MOST_ADDRESSES: Final = 200  # a search is refused if more addresses begin with its text
+_LEAST_OF_ADDRESS: Final = 3  # a shorter text is not searched as the beginning of an address
 Position = tuple[int, str]  # the sort key of lists: an order's time of creation (Unix ms), its id
 
 
@@ -115,10 +115,10 @@ class Search:
         """Use ``start`` instead."""
         self._tx = tx
         self._filters = filters
-        self._places: list[list[Place]] = []  # the places of each condition
+        self._places: list[list[Place]] = []  # for each condition, the places that fulfil it
         self._driver: list[Bucket] = []
-        self._driven_by = -1  # the driving condition's number; -1: the filters that are columns
-        self._outdated: list[Position] = []  # orders whose index rows are ignored
+        self._driven_by = -1  # number of the condition that drives; -1: the filters on columns do
+        self._outdated: list[Position] = []  # pending orders with index rows, which are outdated
         self._pending = _PendingMatches(0, None)
 
     @classmethod
@@ -320,7 +320,8 @@ async def places_of(tx: Tx, merchant_id: str, condition: Condition) -> list[Plac
         field = condition.field
         places = await queries.PLACES.all(tx, **ids)
         return [row for row in places if field is None or terms.has_field(row.place, field)]
-    before = condition.term + chr(sys.maxunicode)  # terms are compared by code points
+    # Terms are ordered by code points, so every term that begins with the text sorts before this.
+    before = condition.term + chr(sys.maxunicode)
     most = MOST_ADDRESSES + 1
     places = await queries.BEGINNING.all(tx, **ids, before=before, limit=most)
     if len(places) > MOST_ADDRESSES:

@@ -17,12 +17,12 @@ import msgspec
 
 from opentill.core import money
 
-LONGEST: Final = 100  # characters of a term; a longer text is replaced by its digest
+LONGEST: Final = 100  # most characters of a term; a longer text is replaced by its digest
 EMAIL: Final = "email"
 AMOUNT: Final = "amount"
 REFERENCE: Final = "clientReference"
 CARD: Final = "card"  # the last four digits of the card that paid
-_SEPARATOR: Final = "\x1f"  # between the fields of a place
+_SEPARATOR: Final = "\x1f"  # separates the fields in a place
 _NUMBER: Final = re.compile(r"(0|[1-9][0-9]{0,14})(?:\.([0-9]{1,2}))?", re.ASCII)
 _LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -92,7 +92,7 @@ def _texts(metadata: str) -> list[tuple[str, str]]:
     """Return the keys of metadata with a text, number or boolean, and that value as text."""
     try:
         values = _DECODER.decode(metadata)
-    except (msgspec.DecodeError, UnicodeError):  # no JSON object: not written by OpenTill
+    except (msgspec.DecodeError, UnicodeError):  # no JSON object, so OpenTill did not write it
         return []
     texts = ((key, _text(bytes(value))) for key, value in values.items())
     return [(key, text) for key, text in texts if text.strip(" ")]

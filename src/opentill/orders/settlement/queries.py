@@ -31,7 +31,8 @@ LOCK_DUE = Query(
     order by settle_at limit :limit for update skip locked
     """,
 )
-# Orders that settle until `:until`. `:merchant_id` and `:order_id` select some of them; null: all.
+# Orders that settle until `:until`: all, or only those of `:merchant_id` or with `:order_id` if the
+# parameter is not null.
 SETTLEABLE = Query(
     Order,
     """

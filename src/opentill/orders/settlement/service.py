@@ -29,9 +29,10 @@ from opentill.orders.settlement import queries
 from opentill.orders.settlement.movements import reserve_release, settlement
 from opentill.orders.transitions import Change, take
 
-BATCH: Final = 1000  # orders; a payment of the same merchant waits for the batch, about 0.1 s
-# Concurrent batches of one merchant: one is prepared while the other waits for the balance's lock
-# or for its commit.
+# Orders in a batch. A payment of the same merchant waits until the batch is committed, about 0.1 s.
+BATCH: Final = 1000
+# A merchant's batches run two at a time: one is prepared while the other waits for the balance's
+# lock or for its commit.
 _AT_ONCE: Final = 2
 _EVER: Final = 2**62
 
@@ -42,7 +43,7 @@ class Settled(msgspec.Struct, frozen=True, rename="camel"):
     merchant_id: str
     order_id: str
     status: Status
-    settled_minor: int  # below zero if refunds and losses took more than the net
+    settled_minor: int  # below zero if refunds and losses took more than the payment's net
     reserve_minor: int
     currency: str
 

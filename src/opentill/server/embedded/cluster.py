@@ -25,39 +25,40 @@ from opentill.server.embedded.programs import Programs
 
 DATABASE: Final = "opentill"
 SOCKET: Final = ".s.PGSQL.5432"
-SOCKET_PATH_LIMIT: Final = 103  # bytes; 107 on Linux, 103 on macOS
+SOCKET_PATH_LIMIT: Final = 103  # bytes; the limit of macOS, Linux allows 107
 RESPONSE_TIMEOUT_S: Final = 2.0
-SSL_REQUEST: Final = (8).to_bytes(4) + (80877103).to_bytes(4)  # PostgreSQL protocol §55.7
-START_TIMEOUT_S: Final = 60.0  # recovery after a crash may have much to replay
+# The message SSLRequest (PostgreSQL protocol §55.7).
+SSL_REQUEST: Final = (8).to_bytes(4) + (80877103).to_bytes(4)
+START_TIMEOUT_S: Final = 60.0  # recovery after a crash may have to replay a long log
 STOP_TIMEOUT_S: Final = 30.0
 ORPHANS_TIMEOUT_S: Final = 10.0
 LOG_LIMIT_BYTES: Final = 8 * 1024 * 1024
 POLL_S: Final = 0.01
 
-CONNECTIONS: Final = 100  # the server's limit
+CONNECTIONS: Final = 100  # PostgreSQL accepts this many connections
 
 SETTINGS: Final[Mapping[str, str]] = {
-    # listen on the socket only
+    # Listen only on the Unix socket, not on TCP.
     "listen_addresses": "",
     "port": "5432",
     "unix_socket_permissions": "0700",
     "max_connections": str(CONNECTIONS),
-    # durability
+    # A committed transaction survives a crash.
     "fsync": "on",
     "full_page_writes": "on",
     "synchronous_commit": "on",
-    # tuned for two cores, an SSD and short statements
+    # Tuned for two cores, an SSD and short statements.
     "shared_buffers": "128MB",
     "random_page_cost": "1.1",
     "jit": "off",
     "io_method": "sync",
-    # gather statistics for fast-growing tables soon
+    # Update the statistics of fast-growing tables soon.
     "autovacuum_naptime": "15s",
-    # the same on every machine
+    # Do not depend on the machine's settings.
     "timezone": "UTC",
     "log_timezone": "UTC",
     "lc_messages": "C",
-    # omit statements and DETAIL lines, which contain values such as e-mail addresses
+    # Log no statements and DETAIL lines, because they contain values such as e-mail addresses.
     "log_min_messages": "warning",
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
@@ -81,7 +82,7 @@ class Cluster:
     @property
     def url(self) -> str:
         """The connection URL for asyncpg and libpq, with the path percent-encoded."""
-        # libpq decodes %20 as a space, but not +, unlike asyncpg.
+        # A space must be written as %20, because libpq, unlike asyncpg, does not decode "+" as one.
         host = quote(str(self.socket_dir), safe="/")
         return f"postgresql://{DATABASE}@/{DATABASE}?host={host}&port=5432"
 
@@ -89,14 +90,14 @@ class Cluster:
         """Start the server if it is not running. Raises ``DataDirError`` and ``OSError``."""
         self._check_files()
         if self._ids is not None:
-            # A server that a killed process left running needs access too, before it is adopted:
-            # a chmod of the data directory, as in the recipe of a restore, has locked it out.
+            # If a killed process has left its server running, that server is used again. It may
+            # have lost access by a chmod of the data directory, as in the recipe of a restore.
             sysuser.allow_path(self.path, self._ids[0])
         deadline = time.monotonic() + START_TIMEOUT_S
         while self._responds():
             if self._status() == "ready":
                 return
-            if time.monotonic() > deadline:  # the running server was started by another process
+            if time.monotonic() > deadline:  # another process's server responds, but is not ready
                 message = f"the embedded PostgreSQL in {self.path} does not get ready"
                 raise DataDirError(message)
             time.sleep(POLL_S)
@@ -110,7 +111,7 @@ class Cluster:
     def stop(self) -> None:
         """Stop the server by a fast shutdown: roll back transactions and write a checkpoint."""
         child = self._child
-        # A child of this process needs no check by /proc, which may be unreadable.
+        # A child of this process is known to be the server, without reading /proc.
         pid = child.pid if child is not None and child.poll() is None else self._adopted()
         if pid is None:
             return
@@ -118,7 +119,8 @@ class Cluster:
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while self._runs(pid):
             if time.monotonic() > deadline:
-                os.kill(pid, signal.SIGQUIT)  # stops without a checkpoint; the next start recovers
+                # Stop at once, without a checkpoint: the next start recovers from the log.
+                os.kill(pid, signal.SIGQUIT)
                 break
             time.sleep(POLL_S)
         if child is not None:
@@ -151,7 +153,7 @@ class Cluster:
 
     def _create(self) -> None:
         """Create the cluster and its database in a temporary directory and rename it."""
-        for old in self.data_dir.glob("postgres.new-*"):  # left by a start that was killed
+        for old in self.data_dir.glob("postgres.new-*"):  # a start that was killed has left these
             shutil.rmtree(old)
         names = self.data_dir / "postgres.new-names"
         environment = sysuser.name_environment(self._ids[0] if self._ids else os.geteuid(), names)
@@ -195,13 +197,13 @@ class Cluster:
         settings = dict(SETTINGS, unix_socket_directories=str(self.socket_dir))
         if not self._durable:
             settings.update(fsync="off", full_page_writes="off", synchronous_commit="off")
-            settings["max_wal_size"] = "128MB"  # keep little log, which is never used for recovery
+            settings["max_wal_size"] = "128MB"  # keep little log, because nobody recovers from it
         command = [str(self._programs.path("postgres")), "-D", str(self.path)]
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
         deadline = time.monotonic() + ORPHANS_TIMEOUT_S
         while (problem := self._launch(command)) is not None:
-            # Sessions of a killed server end within moments and release its shared memory.
+            # Sessions of a killed server still use its shared memory, but end within moments.
             if "shared memory block" not in problem or time.monotonic() > deadline:
                 message = f"the embedded PostgreSQL in {self.path} does not start: {problem}"
                 raise DataDirError(message)
@@ -212,8 +214,8 @@ class Cluster:
         log_path = self.data_dir / "postgres.log"
         if log_path.exists() and log_path.stat().st_size > LOG_LIMIT_BYTES:
             log_path.replace(log_path.with_suffix(".log.1"))
-        # The process id in a stale file may belong to another program. PostgreSQL ignores the id
-        # named here, but still checks whether the file's shared memory is in use.
+        # The process id in a stale file may belong to another program now. PostgreSQL ignores the
+        # id that is passed to it here, but still checks whether the file's shared memory is in use.
         old_pid = str(self._pid_file() or 0)
         with log_path.open("ab") as log:
             log_path.chmod(0o600)
@@ -253,7 +255,7 @@ class Cluster:
             content = (self.path / "postmaster.pid").read_bytes()
         except OSError:
             return []
-        return os.fsdecode(content).splitlines()  # the second line is the cluster's path
+        return os.fsdecode(content).splitlines()
 
     def _pid_file(self) -> int | None:
         lines = self._pid_lines()
@@ -286,7 +288,8 @@ class Cluster:
         """Whether the server is still running after the signal to stop."""
         if self._child is not None and self._child.pid == pid:
             return self._child.poll() is None
-        return self._pid_file() == pid and _is_alive(pid)  # the server removes the file last
+        # Before the process ends, the server removes its file.
+        return self._pid_file() == pid and _is_alive(pid)
 
 
 def _is_alive(pid: int) -> bool:

@@ -63,7 +63,7 @@ def _restrict(data_dir: Path) -> None:
         raise DataDirError(_unwritable(data_dir, error)) from None
     for path in paths:
         if path.name.startswith(_OWN_PREFIXES):
-            with contextlib.suppress(FileNotFoundError):  # a temporary file may be gone already
+            with contextlib.suppress(FileNotFoundError):  # a temporary file was removed meanwhile
                 _restrict_path(path)
 
 
@@ -87,8 +87,8 @@ def _restrict_path(path: Path) -> None:
     if stat.S_ISLNK(status.st_mode) or not open_to:
         return
     if os.geteuid() in {0, status.st_uid}:
-        # If the deployment runs as root, PostgreSQL's user may search its directories: a permission
-        # of the group or others (server/embedded/sysuser.py) that must stay.
+        # If the deployment runs as root, the permission to search a directory stays, because
+        # PostgreSQL's own user needs it (server/embedded/sysuser.py).
         let_through = os.geteuid() == 0 and not mode & _READ_OR_WRITTEN
         if not (let_through and stat.S_ISDIR(status.st_mode)):
             path.chmod(mode & ~open_to)
@@ -114,7 +114,8 @@ def read_or_create_key(data_dir: Path, name: str, *, lost: str = "") -> str:
     the secret, none is created next to an existing database. Raises ``DataDirError``.
     """
     path = prepare(data_dir) / name
-    # The order matters: a concurrent first start creates the key before the database.
+    # Look for the database first, and then for the key. A concurrent first start creates the key
+    # first, so that a database without a key means that the key is lost.
     if lost and _has_database(data_dir) and not path.exists():
         message = f"{path} is missing, and there is a database beside it: {lost}"
         raise DataDirError(message)
@@ -123,7 +124,7 @@ def read_or_create_key(data_dir: Path, name: str, *, lost: str = "") -> str:
         if not path.exists():
             _write_private(fresh, secrets.token_hex(32) + "\n")
             try:
-                os.link(fresh, path)  # atomic; fails if another process was faster
+                os.link(fresh, path)  # fails if another process has created the key meanwhile
             except FileExistsError:
                 pass
             finally:
@@ -255,7 +256,7 @@ class RestoreDirectory:
             self._check_no_database()
             target = _database(self._data_dir)
             if target.exists():
-                target.rmdir()  # without a database the directory is empty
+                target.rmdir()  # the directory is empty, because there is no database
             _database(self.path).rename(target)
             sync_directory(self._data_dir)
         finally:
@@ -317,7 +318,7 @@ def check_exists(data_dir: Path) -> None:
     """
     check_restored(data_dir.expanduser())
     if _has_database(data_dir):
-        return  # problems of an existing database are reported when it is started
+        return  # starting the database will report any problem with it
     message = (
         f"there is no OpenTill database in {_database(data_dir)}: set OPENTILL_DATA_DIR to the data"
         " directory of the deployment that is meant, or OPENTILL_DATABASE_URL to its database, or"
@@ -335,7 +336,7 @@ def _has_database(data_dir: Path) -> bool:
     path = _database(data_dir)
     try:
         return (path / "PG_VERSION").exists() or (path.exists() and any(path.iterdir()))
-    except PermissionError:  # the database exists and belongs to another user
+    except PermissionError:  # the directory belongs to another user, so there is a database
         return True
     except OSError:
         return False

@@ -25,7 +25,7 @@ class EmbeddedPostgres:
 
     def __init__(self, cluster: Cluster, users: Lock) -> None:
         """Use ``start`` instead."""
-        self.url: Final = cluster.url  # connection URL for asyncpg
+        self.url: Final = cluster.url  # the connection URL for asyncpg
         self._cluster = cluster
         self._users: Lock | None = users
 

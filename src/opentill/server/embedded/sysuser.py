@@ -86,7 +86,7 @@ def name_environment(uid: int, folder: Path) -> Mapping[str, str]:
     (folder / "passwd").write_text(f"{NAME}:x:{uid}:{uid}::/nonexistent:/bin/false\n")
     (folder / "group").write_text(f"{NAME}:x:{uid}:\n")
     for path, mode in ((folder, 0o755), (folder / "passwd", 0o644), (folder / "group", 0o644)):
-        path.chmod(mode)  # despite the umask: the reader may be another user
+        path.chmod(mode)  # the umask must not hide them from another user, who reads them
     return {
         "LD_PRELOAD": str(library),
         "NSS_WRAPPER_PASSWD": str(folder / "passwd"),
@@ -113,10 +113,10 @@ def _allow_search(directory: Path, mode: int, uid: int) -> None:
     try:
         entries = _read_acl(directory, mode)
         entries[_USER, uid] = entries.get((_USER, uid), 0) | _SEARCH
-        # The mask limits named entries; a later chmod of the group bits changes the mask.
+        # The mask limits what the user's entry permits, so it must permit searching as well.
         entries[_MASK, _NO_ID] = entries.get((_MASK, _NO_ID), entries[_GROUP, _NO_ID]) | _SEARCH
         os.setxattr(directory, _ACL, _pack_acl(entries))
-    except (OSError, AttributeError):  # no ACLs on this file system, or not Linux
+    except (OSError, AttributeError):  # the file system has no ACLs, or this is not Linux
         directory.chmod(stat.S_IMODE(mode) | stat.S_IXOTH)
 
 
