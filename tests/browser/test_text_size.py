@@ -43,7 +43,7 @@ async def test_no_word_breaks_or_overflows_at_twice_the_text_size(browser: Brows
 
     async def fulfil(route: Route) -> None:
         path = urlsplit(route.request.url).path
-        name = path.rpartition("/")[2]
+        name = path.removeprefix("/static/").removeprefix("/")
         if path.startswith("/static/"):
             file = assets.ASSETS[name]
             await route.fulfill(body=file.body, content_type=file.media_type)

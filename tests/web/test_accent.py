@@ -36,7 +36,7 @@ def test_contrast_is_computed_as_in_wcag() -> None:
 
 
 def test_the_card_colours_equal_those_of_the_style_sheet() -> None:
-    sheet = (Path(opentill.__file__).parent / "web/static/foundation.css").read_text()
+    sheet = (Path(opentill.__file__).parent / "web/static/tokens.css").read_text()
     assert re.findall(r"--card: (#\w+);", sheet) == [accent.CARDS["light"], accent.CARDS["dark"]]
 
 

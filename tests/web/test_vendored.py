@@ -32,3 +32,17 @@ def test_versions_and_licences_of_vendored_files_are_present() -> None:
     assert "The MIT License" in (STATIC / "uplot.license.txt").read_text()
     assert b'version:"2.0.11"' in (STATIC / "htmx.js").read_bytes()
     assert "Zero-Clause BSD" in (STATIC / "htmx.license.txt").read_text()
+
+
+def test_icons_are_the_published_files_of_one_version() -> None:
+    icons = sorted((STATIC / "lucide").glob("*.svg"))
+    assert len(icons) > 10
+    for icon in icons:
+        assert icon.read_text().startswith("<!-- @license lucide-static v1.62.0 - ISC -->\n<svg")
+    assert "ISC License" in (STATIC / "lucide" / "LICENSE.txt").read_text()
+
+
+def test_every_icon_file_is_used_by_a_style_sheet() -> None:
+    sheets = "".join(path.read_text() for path in STATIC.glob("*.css"))
+    for icon in (STATIC / "lucide").glob("*.svg"):
+        assert f'url("lucide/{icon.name}")' in sheets, icon.name

@@ -135,7 +135,7 @@ def _error_text(problem: Invalid) -> str:
 
 PLACE: Final = f"{CONSOLE_PATH}/approvals"
 pages: Final = (
-    Page("GET", PLACE, "balance.read", list_approvals, menu=N_("Approvals")),
+    Page("GET", PLACE, "balance.read", list_approvals, menu=N_("Approvals"), group="money"),
     Page("POST", f"{PLACE}/{{approval:id}}/approve", "approvals.decide", approve_request),
     Page("POST", f"{PLACE}/{{approval:id}}/reject", "approvals.decide", reject_request),
 )

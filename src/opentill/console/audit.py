@@ -117,7 +117,7 @@ async def verify_audit_log(request: PageRequest) -> Response:
 
 PLACE: Final = f"{CONSOLE_PATH}/audit"
 pages: Final = (
-    Page("GET", PLACE, "audit.read", list_audit_rows, menu=N_("Audit log")),
+    Page("GET", PLACE, "audit.read", list_audit_rows, menu=N_("Audit log"), group="security"),
     Page("GET", f"{PLACE}.csv", "audit.read", export_audit_rows),
     Page("GET", f"{PLACE}/verify", "audit.read", verify_audit_log),
 )

@@ -48,4 +48,8 @@ async def show_books(request: PageRequest) -> Response:
     )
 
 
-pages: Final = (Page("GET", f"{CONSOLE_PATH}/books", "balance.read", show_books, menu=N_("Books")),)
+pages: Final = (
+    Page(
+        "GET", f"{CONSOLE_PATH}/books", "balance.read", show_books, menu=N_("Books"), group="money"
+    ),
+)

@@ -116,6 +116,6 @@ def _cells(dispute: Dispute, merchant: str) -> tuple[str, ...]:
 
 PLACE: Final = f"{CONSOLE_PATH}/disputes"
 pages: Final = (
-    Page("GET", PLACE, "disputes.read", list_disputes, menu=N_("Disputes")),
+    Page("GET", PLACE, "disputes.read", list_disputes, menu=N_("Disputes"), group="payments"),
     Page("GET", f"{PLACE}.csv", "disputes.read", export_disputes),
 )

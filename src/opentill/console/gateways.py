@@ -97,5 +97,12 @@ async def show_gateways(request: PageRequest) -> Response:
 
 
 pages: Final = (
-    Page("GET", f"{CONSOLE_PATH}/gateways", "deployment.read", show_gateways, menu=N_("Gateways")),
+    Page(
+        "GET",
+        f"{CONSOLE_PATH}/gateways",
+        "deployment.read",
+        show_gateways,
+        menu=N_("Gateways"),
+        group="system",
+    ),
 )

@@ -88,6 +88,6 @@ def _cells(merchant: Merchant) -> tuple[str, ...]:
 
 PLACE: Final = f"{CONSOLE_PATH}/merchants"
 pages: Final = (
-    Page("GET", PLACE, "merchants.read", list_merchants, menu=N_("Merchants")),
+    Page("GET", PLACE, "merchants.read", list_merchants, menu=N_("Merchants"), group="merchants"),
     Page("GET", f"{PLACE}.csv", "merchants.read", export_merchants),
 )

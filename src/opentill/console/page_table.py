@@ -42,7 +42,7 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.portal import Portal
 from opentill.portal.request import PageRequest
 
-# The menu lists the pages in this order.
+# Each group of the menu (portal/menu.py) lists its pages in this order.
 PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *home.pages,
     *needs.pages,
@@ -63,8 +63,8 @@ PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *reconciliation.pages,
     *trial_balance.pages,
     *books.pages,
-    *audit.pages,
     *people.pages,
+    *audit.pages,
     *gateways.pages,
     *gateway_tests.pages,
     *queues.pages,

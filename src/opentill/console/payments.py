@@ -135,4 +135,8 @@ async def _list_page(
 
 
 PLACE: Final = f"{CONSOLE_PATH}/payments"
-pages: Final = (Page("GET", PLACE, "payments.read", list_payments, menu=NC_("menu", "Payments")),)
+pages: Final = (
+    Page(
+        "GET", PLACE, "payments.read", list_payments, menu=NC_("menu", "Payments"), group="payments"
+    ),
+)

@@ -230,7 +230,7 @@ async def apply_bank_report(request: PageRequest) -> Response:
 
 PLACE: Final = f"{CONSOLE_PATH}/payouts"
 pages: Final = (
-    Page("GET", PLACE, "payouts.read", list_runs, menu=N_("Payout runs")),
+    Page("GET", PLACE, "payouts.read", list_runs, menu=N_("Payout runs"), group="money"),
     Page("POST", f"{PLACE}/run", "payouts.manage", start_run),
     Page("POST", f"{PLACE}/report", "payouts.manage", apply_bank_report, files=_MOST_BYTES),
     Page("GET", f"{PLACE}/{{run:id}}", "payouts.read", show_run),

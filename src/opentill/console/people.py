@@ -253,7 +253,7 @@ async def end_logins(request: PageRequest) -> Response:
 PLACE: Final = f"{CONSOLE_PATH}/people"
 _PERSON: Final = f"{PLACE}/{{person:id}}"
 pages: Final = (
-    Page("GET", PLACE, "people.read", list_people, menu=N_("People")),
+    Page("GET", PLACE, "people.read", list_people, menu=N_("People"), group="security"),
     Page("POST", f"{PLACE}/invite", "people.manage", invite_person),
     Page("POST", f"{PLACE}/withdraw", "people.manage", withdraw_invitation),
     Page("POST", f"{PLACE}/factors", "people.manage", request_factor_reset),

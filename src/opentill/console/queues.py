@@ -44,5 +44,12 @@ async def show_queues(request: PageRequest) -> Response:
 
 
 pages: Final = (
-    Page("GET", f"{CONSOLE_PATH}/queues", "deployment.read", show_queues, menu=N_("Queues")),
+    Page(
+        "GET",
+        f"{CONSOLE_PATH}/queues",
+        "deployment.read",
+        show_queues,
+        menu=N_("Queues"),
+        group="system",
+    ),
 )

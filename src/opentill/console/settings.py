@@ -17,5 +17,12 @@ async def show_settings(request: PageRequest) -> Response:
 
 
 pages: Final = (
-    Page("GET", f"{CONSOLE_PATH}/settings", "deployment.read", show_settings, menu=N_("Settings")),
+    Page(
+        "GET",
+        f"{CONSOLE_PATH}/settings",
+        "deployment.read",
+        show_settings,
+        menu=N_("Settings"),
+        group="system",
+    ),
 )

@@ -236,7 +236,7 @@ def _path(merchant_id: str) -> str:
 _STANDING: Final = f"{PLACE}/{{merchant:id}}/standing"
 pages: Final = (
     Page("GET", f"{CONSOLE_PATH}/applications", "merchants.read", list_applications,
-         menu=N_("Applications")),
+         menu=N_("Applications"), group="merchants"),
     Page("GET", _STANDING, "merchants.read", show_standing),
     Page("POST", _STANDING, "merchants.manage", change_status),
     Page("POST", f"{_STANDING}/capability", "merchants.manage", switch_capability),

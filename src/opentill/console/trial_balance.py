@@ -79,6 +79,6 @@ async def export_general_ledger(request: PageRequest) -> Response:
 
 PLACE: Final = f"{CONSOLE_PATH}/trial-balance"
 pages: Final = (
-    Page("GET", PLACE, "balance.read", show_trial_balance, menu=N_("Trial balance")),
+    Page("GET", PLACE, "balance.read", show_trial_balance, menu=N_("Trial balance"), group="money"),
     Page("GET", f"{PLACE}/ledger.csv", "balance.read", export_general_ledger),
 )

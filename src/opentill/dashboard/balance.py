@@ -213,7 +213,9 @@ async def movements_file(request: PageRequest) -> Response:
 # The files need the permission of the pages, since they contain the same data. The permission
 # payments.export is for files that contain the addresses of customers.
 pages: Final = (
-    Page("GET", f"{DASHBOARD_PATH}/balance", "balance.read", show, menu=N_("Balance")),
+    Page(
+        "GET", f"{DASHBOARD_PATH}/balance", "balance.read", show, menu=N_("Balance"), group="money"
+    ),
     Page("GET", f"{DASHBOARD_PATH}/balance.csv", "balance.read", movements_file),
     Page("GET", f"{DASHBOARD_PATH}/balance/statement", "balance.read", statement),
     Page("GET", f"{DASHBOARD_PATH}/balance/statement.csv", "balance.read", statement_file),

@@ -89,6 +89,6 @@ async def show_one(request: PageRequest) -> Response:
 
 _PLACE: Final = f"{DASHBOARD_PATH}/customers"
 pages: Final = (
-    Page("GET", _PLACE, "customers.read", show, menu=N_("Customers")),
+    Page("GET", _PLACE, "customers.read", show, menu=N_("Customers"), group="customers"),
     Page("GET", f"{_PLACE}/one", "customers.read", show_one),
 )

@@ -28,4 +28,6 @@ async def show(request: PageRequest) -> Response:
 
 
 # Every role that may see one of the pages has this permission too.
-pages: Final = (Page("GET", PLACE, "endpoints.read", show, menu=N_("Developers")),)
+pages: Final = (
+    Page("GET", PLACE, "endpoints.read", show, menu=N_("Developers"), group="developers"),
+)

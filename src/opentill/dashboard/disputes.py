@@ -198,7 +198,7 @@ async def download(request: PageRequest) -> Response:
 _LIST: Final = f"{DASHBOARD_PATH}/disputes"
 _ONE: Final = f"{_LIST}/{{dispute:id}}"
 pages: Final = (
-    Page("GET", _LIST, "disputes.read", show_list, menu=N_("Disputes")),
+    Page("GET", _LIST, "disputes.read", show_list, menu=N_("Disputes"), group="payments"),
     Page("GET", f"{_LIST}.csv", "disputes.read", show_file),
     Page("GET", _ONE, "disputes.read", show),
     Page("POST", f"{_ONE}/notes", "disputes.respond", add_note),

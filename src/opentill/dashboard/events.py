@@ -111,7 +111,7 @@ async def resend(request: PageRequest) -> Response:
 _PLACE: Final = f"{DASHBOARD_PATH}/developers/events"
 _ONE: Final = f"{_PLACE}/{{event:id}}"
 pages: Final = (
-    Page("GET", _PLACE, "events.read", show),
+    Page("GET", _PLACE, "events.read", show, menu=N_("Events"), group="developers"),
     Page("GET", _ONE, "events.read", show_one),
     Page("POST", f"{_ONE}/resend", "events.resend", resend),
 )

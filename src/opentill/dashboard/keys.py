@@ -242,7 +242,7 @@ async def revoke(request: PageRequest) -> Response:
 _PLACE: Final = f"{developers.PLACE}/keys"
 _ONE: Final = f"{_PLACE}/{{key:id}}"
 pages: Final = (
-    Page("GET", _PLACE, "keys.read", show),
+    Page("GET", _PLACE, "keys.read", show, menu=N_("API keys"), group="developers"),
     Page("POST", _PLACE, "keys.manage", create),
     Page("GET", _ONE, "keys.read", show_one),
     Page("POST", f"{_ONE}/rename", "keys.manage", rename),

@@ -360,7 +360,7 @@ async def switch(request: PageRequest) -> Response:
 _PLACE: Final = f"{DASHBOARD_PATH}/links"
 _ONE: Final = f"{_PLACE}/{{link:id}}"
 pages: Final = (
-    Page("GET", _PLACE, "payments.read", show, menu=N_("Payment links")),
+    Page("GET", _PLACE, "payments.read", show, menu=N_("Payment links"), group="catalogue"),
     Page("POST", _PLACE, "sessions.write", create),
     Page("GET", _ONE, "payments.read", show_one),
     Page("POST", _ONE, "sessions.write", change),

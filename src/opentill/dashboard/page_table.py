@@ -33,16 +33,16 @@ from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.portal import Portal
 from opentill.portal.request import PageRequest
 
-# The menu lists the pages in this order.
+# Each group of the menu (portal/menu.py) lists its pages in this order.
 PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *home.pages,
     *payments_list.pages,
     *payment.pages,
+    *disputes.pages,
+    *sessions.pages,
     *customers.pages,
     *products.pages,
-    *sessions.pages,
     *links.pages,
-    *disputes.pages,
     *balance.pages,
     *payouts.pages,
     *bank_account.pages,
@@ -53,10 +53,10 @@ PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *events.pages,
     *requests.pages,
     *epay.pages,
-    *mails.pages,
     *settings.pages,
-    *agreement.pages,
     *team.pages,
+    *mails.pages,
+    *agreement.pages,
 )
 
 PORTAL: Final = Portal(PAGES, DASHBOARD_PATH, Path(__file__).parent / "templates", (labels,))

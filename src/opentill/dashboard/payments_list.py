@@ -213,6 +213,6 @@ async def export(request: PageRequest) -> Response:
 
 _PLACE: Final = f"{DASHBOARD_PATH}/payments"
 pages: Final = (
-    Page("GET", _PLACE, "payments.read", show, menu=NC_("menu", "Payments")),
+    Page("GET", _PLACE, "payments.read", show, menu=NC_("menu", "Payments"), group="payments"),
     Page("GET", f"{_PLACE}.csv", "payments.export", export),
 )

@@ -76,6 +76,8 @@ async def show_one(request: PageRequest) -> Response:
 
 
 pages: Final = (
-    Page("GET", f"{DASHBOARD_PATH}/payouts", "payouts.read", show, menu=N_("Payouts")),
+    Page(
+        "GET", f"{DASHBOARD_PATH}/payouts", "payouts.read", show, menu=N_("Payouts"), group="money"
+    ),
     Page("GET", f"{DASHBOARD_PATH}/payouts/{{payout:id}}", "payouts.read", show_one),
 )

@@ -297,7 +297,7 @@ async def archive(request: PageRequest) -> Response:
 _PLACE: Final = f"{DASHBOARD_PATH}/products"
 _ONE: Final = f"{_PLACE}/{{product:id}}"
 pages: Final = (
-    Page("GET", _PLACE, "products.read", show, menu=N_("Products")),
+    Page("GET", _PLACE, "products.read", show, menu=N_("Products"), group="catalogue"),
     Page("POST", _PLACE, "products.write", create),
     Page("GET", _ONE, "products.read", show_one),
     Page("POST", _ONE, "products.write", change),

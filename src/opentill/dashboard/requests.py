@@ -11,6 +11,7 @@ from opentill.http import ignored_log, refused
 from opentill.portal import lists, render
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
+from opentill.web.translations import N_
 
 _DAYS: Final = refused.KEEP_MS // 86_400_000
 
@@ -54,4 +55,13 @@ def _moment(request: PageRequest, time_ms: int, zone: ZoneInfo) -> str:
     return f"{request.localizer.moment_in(time_ms, zone)}:{time_ms // 1000 % 60:02d}"
 
 
-pages: Final = (Page("GET", f"{developers.PLACE}/requests", "requests.read", show),)
+pages: Final = (
+    Page(
+        "GET",
+        f"{developers.PLACE}/requests",
+        "requests.read",
+        show,
+        menu=N_("Refused requests"),
+        group="developers",
+    ),
+)

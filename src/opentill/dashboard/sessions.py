@@ -280,7 +280,7 @@ async def end(request: PageRequest) -> Response:
 _PLACE: Final = f"{DASHBOARD_PATH}/sessions"
 _ONE: Final = f"{_PLACE}/{{session:id}}"
 pages: Final = (
-    Page("GET", _PLACE, "payments.read", show, menu=N_("Checkout sessions")),
+    Page("GET", _PLACE, "payments.read", show, menu=N_("Checkout sessions"), group="payments"),
     Page("POST", f"{DASHBOARD_PATH}/products/{{product:id}}/sessions", "sessions.write", open_one),
     Page("GET", _ONE, "payments.read", show_one),
     Page("POST", f"{_ONE}/end", "sessions.write", end),

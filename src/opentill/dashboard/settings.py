@@ -158,7 +158,7 @@ def _redirect(request: PageRequest) -> Response:
 
 _PLACE: Final = f"{DASHBOARD_PATH}/settings"
 pages: Final = (
-    Page("GET", _PLACE, "settings.read", show, menu=N_("Settings")),
+    Page("GET", _PLACE, "settings.read", show, menu=N_("Settings"), group="settings"),
     Page("POST", f"{_PLACE}/profile", "settings.manage", save),
     Page("POST", f"{_PLACE}/logo", "settings.manage", save_logo, files=MAX_LOGO_BYTES),
     Page("POST", f"{_PLACE}/logo/remove", "settings.manage", remove_logo),

@@ -173,7 +173,7 @@ async def withdraw(request: PageRequest) -> Response:
 
 _PLACE: Final = f"{DASHBOARD_PATH}/team"
 pages: Final = (
-    Page("GET", _PLACE, "team.read", show, menu=N_("Team")),
+    Page("GET", _PLACE, "team.read", show, menu=N_("Team"), group="settings"),
     Page("POST", f"{_PLACE}/invite", "team.manage", invite),
     Page("POST", f"{_PLACE}/role", "team.manage", change_role),
     Page("POST", f"{_PLACE}/remove", "team.manage", remove),

@@ -111,6 +111,6 @@ async def add(request: PageRequest) -> Response:
 
 
 pages: Final = (
-    Page("GET", PLACE, "endpoints.read", show),
+    Page("GET", PLACE, "endpoints.read", show, menu=N_("Webhook endpoints"), group="developers"),
     Page("POST", PLACE, "endpoints.manage", add),
 )

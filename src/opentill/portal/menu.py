@@ -1,11 +1,27 @@
-"""The menu of a portal: the pages that a person may see."""
+"""The menu of a portal: the pages that a person may see, in groups with icons."""
 
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
 from opentill.people import Permission
+from opentill.portal.model import MenuGroup
 from opentill.portal.request import PageRequest
+from opentill.web.translations import N_, NC_
+
+# Group → its name and icon, in the order of the menus.
+GROUPS: Final[dict[MenuGroup, tuple[str, str]]] = {
+    "home": (N_("Home"), "house"),
+    "payments": (NC_("menu", "Payments"), "credit-card"),
+    "customers": (N_("Customers"), "users"),
+    "catalogue": (N_("Catalogue"), "package"),
+    "merchants": (N_("Merchants"), "store"),
+    "money": (NC_("menu", "Money"), "wallet"),
+    "developers": (N_("Developers"), "code"),
+    "security": (NC_("menu", "Security"), "shield-check"),
+    "system": (NC_("menu", "System"), "sliders-horizontal"),
+    "settings": (N_("Settings"), "settings"),
+}
 
 
 class MenuItem(msgspec.Struct, frozen=True):
@@ -16,12 +32,24 @@ class MenuItem(msgspec.Struct, frozen=True):
     here: bool  # whether the link leads to the current page or to one above it
 
 
-def items(request: PageRequest) -> list[MenuItem]:
-    """Return the menu of the requested page."""
+class MenuSection(msgspec.Struct, frozen=True):
+    """A group of the menu: its icon, its own link, and the links below it.
+
+    The link leads to the page that has the name of the group, which is not below it then, or else
+    to the first page below it. A group of one page is that page alone.
+    """
+
+    icon: str
+    link: MenuItem
+    items: tuple[MenuItem, ...]
+
+
+def sections(request: PageRequest) -> list[MenuSection]:
+    """Return the menu of the requested page; groups without a page are left out."""
     portal = request.portal
     if request.known_access is None and not portal.is_console:
         return []
-    menu: list[MenuItem] = []
+    menu: dict[MenuGroup, list[MenuItem]] = {}
     home = portal.path.replace("{merchant:id}", request.merchant_id)
     for page in portal.pages:
         # A page in a menu always needs a permission: ``allowed`` is not "anyone" or "a person".
@@ -32,5 +60,16 @@ def items(request: PageRequest) -> list[MenuItem]:
                 below != "" and request.path.startswith(f"{path}/")
             )
             href = f"{request.base}{path}" if below else f"{request.base}{path}/"
-            menu.append(MenuItem(page.menu, href, here))
-    return menu
+            menu.setdefault(page.group, []).append(MenuItem(page.menu, href, here))
+    return [_section(group, menu[group]) for group in GROUPS if group in menu]
+
+
+def _section(group: MenuGroup, items: list[MenuItem]) -> MenuSection:
+    name, icon = GROUPS[group]
+    own = items[0] if len(items) == 1 else next((item for item in items if item.name == name), None)
+    below = tuple(item for item in items if item is not own)
+    if own is None:
+        return MenuSection(icon, MenuItem(name, items[0].href, here=False), below)
+    # The nearest page is the current one, so the page of the group is not if one below it is.
+    here = own.here and not any(item.here for item in below)
+    return MenuSection(icon, msgspec.structs.replace(own, here=here), below)

@@ -19,6 +19,11 @@ CONSOLE_PATH: Final = "/console"
 FACTOR_PATH: Final = "/login/factor"  # the page on which a pending login proves the second factor
 SENDER: Final = "form_person"  # the field with the id of the person to whom a form was shown
 PROOF_PREFIX: Final = "proof_"  # begins the names of fields that prove the sender's identity
+# The groups of the menus: those of a merchant's dashboard and of the console (``menu.py``).
+MenuGroup = Literal[
+    "home", "payments", "customers", "catalogue", "merchants", "money", "developers", "security",
+    "system", "settings",
+]  # fmt: skip
 _ID: Final = re.compile(r"/[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
 
@@ -37,6 +42,7 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
     proof: bool = False  # whether it needs a step-up; if ``allowed`` is a permission, that decides
     files: int = 0  # how many bytes the files of its form may have in total
     menu: str = ""  # its name in the menu; "" if the menu does not have it
+    group: MenuGroup = "home"  # the group of the menu that has it
 
     @property
     def in_console(self) -> bool:

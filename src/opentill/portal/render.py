@@ -43,7 +43,7 @@ def fragment(request: PageRequest, template: str, **values: object) -> str:
     localizer = request.localizer
     return request.portal.environment.get_template(template).render(
         request=request,
-        menu=menu.items,
+        menu=menu.sections,
         localizer=localizer,
         languages=language.names("merchant"),
         now=request.now,

@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 Scheme = Literal["light", "dark"]
-# The background of cards in foundation.css, on which the accent colour must be visible.
+# The background of cards in tokens.css, on which the accent colour must be visible.
 CARDS: Final[dict[Scheme, str]] = {
     "light": "#ffffff",
     "dark": "#171e1b",
