@@ -27,7 +27,7 @@ def read_page(visitor: Visitor, shop: Shop, path: str = "balance", **query: str)
 
 def movement_cells(html: str) -> list[list[str]]:
     """Return the cells of each row of the list of movements."""
-    table = html.partition('<table class="list movements"')[2].partition("</table>")[0]
+    table = html.partition('<table class="list two-lines movements"')[2].partition("</table>")[0]
     return [
         [text_of(cell) for cell in re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)]
         for row in re.findall(r"<tr role=\"row\">(.*?)</tr>", table, re.DOTALL)[1:]

@@ -1,5 +1,6 @@
 """The list of payments: its filters, columns, live updates and export."""
 
+import html
 import re
 from typing import Any, Final
 
@@ -103,6 +104,53 @@ def test_an_invalid_filter_shows_its_error_at_the_field(shop: Shop) -> None:
     )
 
 
+def preset_links(page: str) -> dict[str, str]:
+    """Return the presets of the range of days: name → path and query of its link."""
+    (presets,) = re.findall(r'<ul class="presets".*?</ul>', page, re.DOTALL)
+    links = re.findall(r'<a href="([^"]*)"[^>]*>([^<]*)</a>', presets)
+    return {name: html.unescape(address) for address, name in links}
+
+
+def test_presets_of_days_end_today_in_the_merchants_zone(shop: Shop, clock) -> None:
+    clock(1_798_761_000_000)  # 2026-12-31T23:50 in UTC
+    payments = PaymentsList(shop)
+    base = f"{payments.path}?status=PAID&from="
+    assert preset_links(payments.page(status="PAID", page="3")) == {
+        "Today": f"{base}2026-12-31&to=2026-12-31",
+        "Last 7 days": f"{base}2026-12-25&to=2026-12-31",
+        "This month": f"{base}2026-12-01&to=2026-12-31",
+        "Last month": f"{base}2026-11-01&to=2026-11-30",
+    }
+    shop.api_server.tx(lambda tx: move_to_kathmandu(tx, shop))
+    links = preset_links(payments.page(status="PAID"))
+    assert links["Today"] == f"{base}2027-01-01&to=2027-01-01"
+    assert links["Last month"] == f"{base}2026-12-01&to=2026-12-31"
+    page = payments.page(**{"from": "2026-12-01", "to": "2026-12-31"})
+    assert "Date: Last month" in text_of(page)
+    assert "Date: Dec 2 – Dec 31" in text_of(
+        payments.page(**{"from": "2026-12-02", "to": "2026-12-31"})
+    )
+
+
+def test_a_filter_in_use_has_a_link_that_removes_it_alone(shop: Shop) -> None:
+    payments = PaymentsList(shop)
+    page = payments.page(status="PAID", amount="5", page="2")
+    clear = re.findall(r'<a class="clear" href="([^"]*)">.*?<span class="hidden">([^<]*)<', page)
+    assert [(html.unescape(address), name) for address, name in clear] == [
+        (f"{payments.path}?amount=5", "Remove the filter: Status"),
+        (f"{payments.path}?status=PAID", "Remove the filter: More filters"),
+    ]
+    assert 'class="clear"' not in payments.page()
+
+
+def test_a_row_of_the_list_has_one_link_that_covers_it(shop: Shop) -> None:
+    order = shop.create_paid_order(customerEmail="ada@example.com")
+    (row,) = _ROW.findall(PaymentsList(shop).page())
+    assert re.findall(r'<a class="row-link"[^>]* href="([^"]*)"', row) == [
+        f"/dashboard/{shop.id}/payments/{order['id']}"
+    ]
+
+
 def test_the_name_of_the_export_has_the_days_of_the_list(shop: Shop) -> None:
     shop.api_server.tx(lambda tx: move_to_kathmandu(tx, shop))
     payments = PaymentsList(shop)
@@ -127,8 +175,8 @@ def test_a_form_with_empty_fields_does_not_filter(shop: Shop) -> None:
         assert "Nothing matches." not in page, path
         assert sentence.lower() in page.lower(), path
         assert "Clear" not in page, path
-    assert "with_order" in PaymentsList(shop).page(with_order="1").partition("checked")[0]
-    assert "with_order" not in PaymentsList(shop).page(with_order="").partition("checked")[0]
+    assert 'name="with_order" value="1" checked' in PaymentsList(shop).page(with_order="1")
+    assert 'name="with_order" value="1" checked' not in PaymentsList(shop).page(with_order="")
 
 
 def test_columns_are_selected_by_the_query_and_times_are_in_the_merchants_zone(

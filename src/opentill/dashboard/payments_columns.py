@@ -109,13 +109,15 @@ class Cells:
 class Column(NamedTuple):
     """A column: its name in the query, the text of a cell, and whether it is shown by default.
 
-    Numbers are aligned with the end of the cell.
+    Numbers are aligned with the end of the cell. ``place`` is the class of its cells in the two
+    lines of a row on a phone (``templates/lists.html``), "" for none.
     """
 
     name: str
     text: Callable[[Cells], str]
     is_default: bool = False
     is_number: bool = False
+    place: str = ""
 
     @property
     def field(self) -> str:
@@ -138,11 +140,11 @@ class Row(NamedTuple):
 
 # These are in the order of the page. The amount, which links to the payment, is always shown.
 COLUMNS: Final = (
-    Column("when", Cells.when, is_default=True),
-    Column("status", Cells.status, is_default=True),
-    Column("customer", Cells.customer, is_default=True),
+    Column("when", Cells.when, is_default=True, place="below"),
+    Column("status", Cells.status, is_default=True, place="below-end"),
+    Column("customer", Cells.customer, is_default=True, place="at-start"),
     Column("name", Cells.name),
-    Column("product", Cells.product, is_default=True),
+    Column("product", Cells.product, is_default=True, place="below"),
     Column("method", Cells.method, is_default=True),
     Column("order", Cells.order),
     Column("paid", Cells.paid),
@@ -152,7 +154,7 @@ COLUMNS: Final = (
     Column("fee", Cells.fee, is_number=True),
     Column("net", Cells.net, is_number=True),
 )
-_AMOUNT: Final = Column("amount", Cells.amount, is_default=True, is_number=True)
+_AMOUNT: Final = Column("amount", Cells.amount, is_default=True, is_number=True, place="at-end")
 
 
 def chosen(request: PageRequest) -> tuple[Column, ...]:

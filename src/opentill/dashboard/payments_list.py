@@ -62,9 +62,14 @@ class Search(msgspec.Struct, frozen=True):
     errors: dict[str, str]
 
     @property
+    def folded(self) -> tuple[str, ...]:
+        """The fields below "More filters" that have an entry."""
+        return tuple(name for name in _FOLDED if self.entries[name])
+
+    @property
     def is_unfolded(self) -> bool:
-        """Whether a field below "More filters" has an entry."""
-        return any(self.entries[name] for name in _FOLDED)
+        """Whether a field below "More filters" has an error, so that it must be seen."""
+        return any(name in self.errors for name in _FOLDED)
 
 
 async def _read(request: PageRequest, zone: ZoneInfo) -> Search:
@@ -154,6 +159,7 @@ async def show(request: PageRequest) -> Response:
         search=search,
         errors=search.errors,
         statuses=get_args(orders.Status),
+        longest=_LONGEST,
         chosen=columns,
         all_columns=payments_columns.COLUMNS,
         csv=_csv_address(request),

@@ -124,6 +124,12 @@ PAYMENT_METHOD: Final = {
     "CRYPTO": N_("Cryptocurrency"),
     "BANK_TRANSFER": N_("Bank transfer"),
 }
+PERIOD_PRESET: Final = {
+    "today": N_("Today"),
+    "week": N_("Last 7 days"),
+    "month": N_("This month"),
+    "before": N_("Last month"),
+}
 PERIOD_END: Final = {
     "from": NC_("period", "From"),
     "to": N_("Until"),

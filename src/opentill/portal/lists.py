@@ -5,22 +5,31 @@ invalid field gets an error and does not filter.
 """
 
 from collections.abc import Sequence
-from datetime import date
-from typing import Final, TypeVar
+from datetime import date, timedelta
+from typing import Final, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
 import msgspec
 
 from opentill.core import pasted
 from opentill.core.ids import is_id
-from opentill.figures.model import FIRST_DAY, day_bounds
+from opentill.figures.model import FIRST_DAY, day_bounds, local
 from opentill.list_counts import FOREVER
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 SIZE: Final = 50  # rows on a page
 _LAST_PAGE: Final = 10_000_000
+PresetName = Literal["today", "week", "month", "before"]
 C = TypeVar("C", bound=str)
+
+
+class Preset(msgspec.Struct, frozen=True):
+    """A usual range of days; ``first`` and ``last`` have the form ``YYYY-MM-DD``."""
+
+    name: PresetName
+    first: str
+    last: str
 
 
 class Days(msgspec.Struct, frozen=True):
@@ -28,6 +37,7 @@ class Days(msgspec.Struct, frozen=True):
 
     ``since`` and ``until`` are inclusive Unix ms; ``first`` and ``last`` the texts of the fields
     ``from`` and ``to``, ``YYYY-MM-DD`` or empty for an open end; ``errors`` their errors by field.
+    ``start`` and ``end`` are the days of these fields, None for an open end or an error.
     """
 
     since: int
@@ -35,6 +45,15 @@ class Days(msgspec.Struct, frozen=True):
     first: str
     last: str
     errors: dict[str, str]
+    start: date | None = None
+    end: date | None = None
+    presets: tuple[Preset, ...] = ()
+
+    @property
+    def preset(self) -> PresetName | None:
+        """The name of the preset that is shown, None if it is none of them."""
+        shown = (self.first, self.last)
+        return next((row.name for row in self.presets if (row.first, row.last) == shown), None)
 
     @property
     def range(self) -> tuple[int, int]:
@@ -85,8 +104,24 @@ def days(request: PageRequest, zone: ZoneInfo, default: tuple[date, date] | None
         until = day_bounds(end, zone).until - 1
     if since > until:
         errors["to"] = N_("The last day must not be before the first one")
-        since, until = 0, FOREVER
-    return Days(since, until, first, last, errors)
+        since, until, start, end = 0, FOREVER, None, None
+    return Days(since, until, first, last, errors, start, end, _presets(request, zone))
+
+
+def _presets(request: PageRequest, zone: ZoneInfo) -> tuple[Preset, ...]:
+    """Return the usual ranges of days, of which each ends today or earlier."""
+    today = local(request.now, zone).date()
+    month = today.replace(day=1)
+    before = month - timedelta(days=1)  # the last day of the previous month
+    ranges: dict[PresetName, tuple[date, date]] = {
+        "today": (today, today),
+        "week": (today - timedelta(days=6), today),
+        "month": (month, today),
+        "before": (before.replace(day=1), before),
+    }
+    return tuple(
+        Preset(name, first.isoformat(), last.isoformat()) for name, (first, last) in ranges.items()
+    )
 
 
 def _day(text: str, field: str, errors: dict[str, str]) -> date | None:

@@ -17,8 +17,9 @@ from opentill.server.upload_limits import Uploads
 from opentill.web import forms, language, templates
 
 _MAX_FIELDS: Final = 50
-# Fields of a query string that are no filters: the language, and results that a page reports once.
-_NO_FILTERS: Final = frozenset({"lang", "other_person", "done", "rows", "matched", "found"})
+# Fields of a query with results that a page reports once.
+_RESULTS: Final = frozenset({"other_person", "done", "rows", "matched", "found"})
+_NO_FILTERS: Final = _RESULTS | {"lang", "page", "before", "after", "live"}
 
 
 class PageRequest:
@@ -228,6 +229,17 @@ class PageRequest:
         if self._is_read:
             return self.url(**changes)
         return f"{self.base}{self.page}?{urlencode(changes)}"
+
+    def page_without(self, *names: str, **changes: str) -> str:
+        """Return the URL of the first page of the list that is shown, without some fields.
+
+        ``changes`` are fields with new values.
+        """
+        left_out = {*names, "page", "before", "after", *_RESULTS}
+        query = {name: value for name, value in self.query.items() if name not in left_out}
+        path = f"{self.base}{self.page}"
+        encoded = urlencode({**query, **changes})
+        return f"{path}?{encoded}" if encoded else path
 
     @property
     def is_filtered(self) -> bool:
