@@ -12,8 +12,8 @@ from opentill.db.batcher import Batcher
 from opentill.gateways.model import GatewayPaymentEvent
 from opentill.orders import Report
 
-# At most this many reports are applied individually at the same time. The pool has more connections
-# by default, so that some remain free if all these reports wait for one merchant.
+# At most this many reports are applied individually at the same time, and at most half as many as
+# the pool has connections, so that some remain free if all these reports wait for one merchant.
 _APPLIED_AT_ONCE: Final = 4
 # While one batch waits for its commit or a merchant's balance, another is prepared.
 _BATCHES_AT_ONCE: Final = 2
@@ -28,7 +28,7 @@ class Confirmations:
     def __init__(self, app: App) -> None:
         """Create the batcher; each process needs only one."""
         self._app = app
-        self._slots = asyncio.Semaphore(_APPLIED_AT_ONCE)
+        self._slots = asyncio.Semaphore(min(_APPLIED_AT_ONCE, app.settings.db_pool_size // 2))
         self._batcher = Batcher(
             self._confirm_batch, most=orders.CONFIRMATION_BATCH, at_once=_BATCHES_AT_ONCE
         )

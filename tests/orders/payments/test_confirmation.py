@@ -153,9 +153,9 @@ async def test_two_attempts_of_one_order_pay_it_once(tx: Tx) -> None:
 class Server:
     """A server process's batcher. It counts the reports that were not applied in a batch."""
 
-    def __init__(self, db: Db) -> None:
+    def __init__(self, db: Db, pool_size: int = 10) -> None:
         self.individual = 0
-        settings = Settings()
+        settings = Settings(db_pool_size=pool_size)
         self.app = App(
             settings=settings, db=db, outgoing=merchant_client(settings), gateways={},
             clock=lambda: LATER,
@@ -272,13 +272,14 @@ async def test_several_processes_confirm_the_same_hot_merchants(db: Db, database
     assert count == len(payments)
 
 
+@pytest.mark.parametrize("pool_size", [8, 2])
 async def test_a_merchant_with_a_locked_balance_delays_no_other_merchant(
-    db: Db, database_url: str
+    db: Db, database_url: str, pool_size: int
 ) -> None:
     """More payments of the merchant are reported than there are connections."""
     stuck, free = await _start_payments(db, 25), await _start_payments(db, 9)
-    pool = await Db.connect(database_url, 8, acquire_timeout_s=2)
-    server = Server(pool)
+    pool = await Db.connect(database_url, pool_size, acquire_timeout_s=2)
+    server = Server(pool, pool_size)
     try:
         for _, attempt in (stuck.pop(), free.pop()):
             await server.confirm(gateway_event(attempt))
