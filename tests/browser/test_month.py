@@ -117,8 +117,8 @@ async def _refund_despite_lost_responses(month: Month) -> None:
     order_id = books.paid_order_ids[1]
     await fin.open_page(f"/console/payments?query={order_id}")
     await fin.follow_link('a[href$="/refund"]')
-    await fin.submit_form("main form[method=get]", amount="10.00")
-    text = await fin.submit_form("main form[method=post]", reason="a torn page", confirm="10.00")
+    await fin.submit_form("dialog form", "button[formmethod=get]", amount="10.00")
+    text = await fin.submit_form("dialog form", ".modal-foot button", reason="a torn page")
     assert "The refund is on its way" in text, text
     await month.advance_clock(26 * HOUR)
     await month.wait_for_needs_attention("Second payments not given back: 2")

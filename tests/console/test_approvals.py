@@ -194,7 +194,7 @@ def test_a_refund_by_staff_above_the_limit_waits_and_can_be_rejected(limited_sho
 
     def refund(amount: str) -> str:
         page = requester.get(path, params={"amount": amount}).text
-        form = form_fields(page, "refund") | {"confirm": amount, "reason": "torn"}
+        form = form_fields(page, "refund") | {"amount": amount, "reason": "torn"}
         response = requester.post(path, form)
         assert response.status_code == 303, response.text
         return response.headers["location"]

@@ -145,16 +145,19 @@ def test_an_unpaid_payment_is_revoked(shop: Shop) -> None:
 def quote_refund(agent: Visitor, order_id: str, amount: str) -> dict[str, str]:
     """Read the quote of a refund; return the fields of the form that confirms it."""
     page = agent.get(f"{PATH}/{order_id}/refund", params={"amount": amount})
-    return forms(page)["refund"] | {"confirm": amount} | REASON
+    return forms(page)["refund"] | {"amount": amount} | REASON
 
 
 def test_a_refund_is_made_once_and_only_as_quoted(shop: Shop) -> None:
     order, agent = shop.create_paid_order(), create_staff(shop)
     path = f"{PATH}/{order['id']}"
     form, stale_form = (quote_refund(agent, order["id"], "1.00") for _ in range(2))
-    for change, field in (({"reason": ""}, "reason"), ({"confirm": "2.00"}, "confirm")):
+    for change, status, field in (
+        ({"reason": ""}, 400, "reason"),
+        ({"amount": "2.00"}, 409, "amount"),  # the figures shown were those of another amount
+    ):
         refusal = agent.post(f"{path}/refund", form | change)
-        assert (refusal.status_code, f'id="{field}-error"' in refusal.text) == (400, True)
+        assert (refusal.status_code, f'id="{field}-error"' in refusal.text) == (status, True)
     for _ in range(2):
         assert agent.post(f"{path}/refund", form).headers["location"] == f"{path}?done=refund"
     conflict = agent.post(f"{path}/refund", stale_form)

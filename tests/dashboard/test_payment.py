@@ -55,7 +55,7 @@ def refund_form(visitor: Visitor, shop: Shop, order_id: str, amount: str) -> dic
     page = visitor.get(page_path(shop, order_id, "refund"), params={"amount": amount})
     assert page.status_code == 200, text_of(page)
     return hidden_fields(page, page_path(shop, order_id, "refund")) | {
-        "confirm": amount,
+        "amount": amount,
         "reason": "",
     }
 
@@ -336,6 +336,26 @@ def test_a_refund_is_quoted_confirmed_and_created_once(shop: Shop) -> None:
     }]  # fmt: skip
 
 
+def test_the_dialog_of_a_refund_begins_with_all_that_is_left(shop: Shop) -> None:
+    order = shop.create_paid_order(shop.create_product(price="10.00")["id"])
+    shop.refund(order["id"], amount="4.01")
+    owner = create_person(shop.api_server, shop.id, "owner")
+    path = page_path(shop, order["id"], "refund")
+    page = owner.get(path)
+    assert re.search(r'<input id="amount"[^>]* value="5.99"', page.text)
+    text = text_of(page)
+    for sentence in (
+        "$5.99 can be refunded.", "The customer gets $5.99", "Left to refund after it $0.00",
+        "Arrives Usually within 3 business days, in the bank account",
+    ):  # fmt: skip
+        assert sentence in text, sentence
+    # The payment is behind the dialog, and cannot be used meanwhile.
+    assert '<main id="main" tabindex="-1" inert>' in page.text
+    form = hidden_fields(page, path) | {"amount": "5.99"}
+    assert owner.post(path, form).status_code == 303
+    assert [refund["amount"] for refund in list_refunds(shop, order["id"])] == ["5.99", "4.01"]
+
+
 def test_a_refund_in_another_tab_makes_the_form_stale(shop: Shop) -> None:
     order = shop.create_paid_order(shop.create_product(price="10.00")["id"])
     owner = create_person(shop.api_server, shop.id, "owner")
@@ -351,18 +371,18 @@ def test_a_refund_in_another_tab_makes_the_form_stale(shop: Shop) -> None:
     # A form that has created a refund cannot create another one, even with changed input.
     assert owner.post(path, form | {"reason": "another"}).status_code == 409
     assert len(list_refunds(shop, order["id"])) == 1
-    assert owner.post(path, hidden_fields(conflict, path) | {"confirm": "3.00"}).status_code == 303
+    assert owner.post(path, hidden_fields(conflict, path) | {"amount": "3.00"}).status_code == 303
     assert len(list_refunds(shop, order["id"])) == 2
 
 
 @pytest.mark.parametrize(
     ("changes", "status", "error"),
     [
-        ({"amount": "10.01", "confirm": "10.01"}, 400, "Enter an amount up to $10.00"),
-        ({"amount": "0", "confirm": "0"}, 400, "Enter an amount up to $10.00"),
-        ({"amount": "ten", "confirm": "ten"}, 400, "Enter an amount such as 1.00"),
-        ({"confirm": "4.01"}, 400, "Enter 4.00 to confirm this refund"),
-        ({"confirm": ""}, 400, "Enter 4.00 to confirm this refund"),
+        ({"amount": "10.01"}, 400, "Enter an amount up to $10.00"),
+        ({"amount": "0"}, 400, "Enter an amount up to $10.00"),
+        ({"amount": "ten"}, 400, "Enter an amount such as 1.00"),
+        ({"amount": "4.01"}, 409, "The amount was changed. Check the figures of the new one"),
+        ({"quoted": ""}, 409, "The amount was changed. Check the figures of the new one"),
         ({"reason": "x" * 256}, 400, "Enter a reason of at most 255 characters"),
         ({"seen": "400.600.300.pending"}, 409, "Something has changed"),
         ({"form_id": ""}, 409, "Something has changed"),

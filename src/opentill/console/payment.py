@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
@@ -64,6 +64,11 @@ async def _read(request: PageRequest) -> Payment:
 async def _page(
     request: PageRequest, status: int = 200, form_input: FormInput | None = None
 ) -> Response:
+    return render.page(request, "payment.html", status, **await _values(request, form_input))
+
+
+async def _values(request: PageRequest, form_input: FormInput | None = None) -> dict[str, Any]:
+    """Return the values of the page, and record the visit in the audit log. Raises NotFound."""
     payment = await _read(request)
     form_input = form_input or FormInput()
     manages = request.may("orders.manage")
@@ -72,25 +77,22 @@ async def _page(
         for offer in payment_actions.list_offers(payment, request.app.settings)
         if request.may(offer.action.permission)
     ]
-    return render.page(
-        request,
-        "payment.html",
-        status,
+    return {
         **payment_facts.template_values(payment, request.localizer),
-        merchant=payment.merchant,
-        resend_to=request.console("payments", payment.order.id, "resend") if manages else "",
-        manages=manages,
-        offers=offers,
-        anchors=[offer.anchor for offer in offers],
-        seen=payment_actions.state_token(payment.order),
-        form_input=form_input,
-        errors={f"{form_input.form}-{name}": text for name, text in form_input.errors.items()},
-        wait=form_input.wait,
-        action_names=[action.name for action in ACTIONS],
-        form_id=form_ids.new_form_id,
-        longest_note=LONGEST_NOTE,
-        most_notes=MOST_NOTES,
-    )
+        "merchant": payment.merchant,
+        "resend_to": request.console("payments", payment.order.id, "resend") if manages else "",
+        "manages": manages,
+        "offers": offers,
+        "anchors": [offer.anchor for offer in offers],
+        "seen": payment_actions.state_token(payment.order),
+        "form_input": form_input,
+        "errors": {f"{form_input.form}-{name}": text for name, text in form_input.errors.items()},
+        "wait": form_input.wait,
+        "action_names": [action.name for action in ACTIONS],
+        "form_id": form_ids.new_form_id,
+        "longest_note": LONGEST_NOTE,
+        "most_notes": MOST_NOTES,
+    }
 
 
 async def perform_action(request: PageRequest, action: Action) -> Response:
@@ -208,9 +210,10 @@ def _redirect(request: PageRequest, suffix: str) -> Response:
 _PLACE: Final = f"{PLACE}/{{order:id}}"
 pages: Final = (
     Page("GET", _PLACE, "payments.read", show_payment),
-    Page("GET", f"{_PLACE}/refund", "payments.read", payment_refund.show_refund_form),
+    Page("GET", f"{_PLACE}/refund", "payments.read",
+         partial(payment_refund.show_refund_form, behind=_values)),
     Page("POST", f"{_PLACE}/refund", command_permission("orders refund"),
-         payment_refund.create_refund),
+         partial(payment_refund.create_refund, behind=_values)),
     Page("POST", f"{_PLACE}/resend", command_permission("webhooks resend"), resend_event),
     Page("POST", f"{_PLACE}/notes", command_permission("orders note"), add_note),
     *(

@@ -4,7 +4,7 @@ Unlike members, staff give a reason for the audit log, and may override the merc
 to refund if it is switched off.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.responses import Response
 
@@ -18,21 +18,22 @@ from opentill.portal.refund_form import Refusal
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
+# Reads the payment, records the visit in the audit log, and returns the values of the page.
+Behind = Callable[[PageRequest], Awaitable[Mapping[str, object]]]
 
-async def show_refund_form(request: PageRequest) -> Response:
+
+async def show_refund_form(request: PageRequest, behind: Behind) -> Response:
     """Show the form, and record the visit in the audit log. Raises NotFound."""
-    order = await _find_order(request)
-    await people.visit(request.app.db, request.login, order.merchant_id, request.now)
-    return await _page(request, request.query.get("amount"))
+    return await _page(request, behind, request.query.get("amount"))
 
 
-async def create_refund(request: PageRequest) -> Response:
+async def create_refund(request: PageRequest, behind: Behind) -> Response:
     """Refund the confirmed amount or ask a second person for it, once for each form."""
     form, order = await request.form(), await _find_order(request)
     amount, merchant_id = form.get("amount", ""), order.merchant_id
     refusal = refund_form.check(form, order, reason_required=True)
     if refusal is not None:
-        return await _page(request, amount, form, refusal)
+        return await _page(request, behind, amount, form, refusal)
     action_request = approvals.ActionRequest(
         action="refund",
         merchant_id=merchant_id,
@@ -64,11 +65,12 @@ async def create_refund(request: PageRequest) -> Response:
         waits = result_id.startswith("areq_")
         result = f"?waits={result_id}" if waits else "?done=refund"
         return render.see_other(request, _path(order) + result)
-    return await _page(request, amount, form, refusal)
+    return await _page(request, behind, amount, form, refusal)
 
 
 async def _page(
     request: PageRequest,
+    behind: Behind,
     amount: str | None,
     form: Mapping[str, str] | None = None,
     refusal: Refusal | None = None,
@@ -76,15 +78,13 @@ async def _page(
     async with request.app.db.snapshot() as tx:
         order = await orders.find_anywhere(tx, request.ids["order"])
         preview = await refund_form.preview(tx, order, amount, request.now)
-    return refund_form.page(
-        request,
-        preview,
-        _path(order),
+    frame = refund_form.Frame(
+        back=_path(order),
+        values=await behind(request),
         may_refund=request.may("orders.refund"),
         by_staff=True,
-        form=form,
-        refusal=refusal,
     )
+    return refund_form.page(request, preview, frame, form, refusal)
 
 
 async def _find_order(request: PageRequest) -> Order:

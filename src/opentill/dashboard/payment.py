@@ -1,6 +1,7 @@
 """The page of a payment: its facts, timeline, receipt and forms."""
 
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from markupsafe import Markup
 from starlette.responses import Response
@@ -32,21 +33,27 @@ async def _payment(
     *,
     note: str = "",
 ) -> Response:
+    values = await _values(request)
+    return render.page(request, "payment.html", status, **values, errors=errors or {}, note=note)
+
+
+async def _values(request: PageRequest) -> dict[str, Any]:
+    """Return the values of the page, except ``errors`` and the ``note`` of a refused form."""
     payment = await payment_details.read(request.app, request.access, request.ids["order"])
     refund_id, may_resend = request.query.get("refund"), request.access.may("events.resend")
-    return render.page(
-        request,
-        "payment.html",
-        status,
+    return {
         **payment_facts.template_values(payment, request.localizer),
-        resend_to=request.link("payments", payment.order.id, "resend") if may_resend else "",
-        refund=next((refund for refund in payment.refunds if refund.id == refund_id), None),
-        errors=errors or {},
-        note=note,
-        longest_note=LONGEST_NOTE,
-        most_notes=MOST_NOTES,
-        form_id=form_ids.new_form_id(),
-    )
+        "resend_to": request.link("payments", payment.order.id, "resend") if may_resend else "",
+        "refund": next((refund for refund in payment.refunds if refund.id == refund_id), None),
+        "longest_note": LONGEST_NOTE,
+        "most_notes": MOST_NOTES,
+        "form_id": form_ids.new_form_id(),
+    }
+
+
+async def _values_behind(request: PageRequest) -> dict[str, Any]:
+    """Return the values of the page behind the dialog of a refund."""
+    return {**await _values(request), "note": ""}
 
 
 async def receipt(request: PageRequest) -> Response:
@@ -157,8 +164,18 @@ _PLACE: Final = f"{DASHBOARD_PATH}/payments/{{order:id}}"
 pages: Final = (
     Page("GET", _PLACE, "payments.read", show),
     Page("GET", f"{_PLACE}/receipt", "payments.read", receipt),
-    Page("GET", f"{_PLACE}/refund", "payments.read", payment_refund.show),
-    Page("POST", f"{_PLACE}/refund", "payments.refund", payment_refund.create),
+    Page(
+        "GET",
+        f"{_PLACE}/refund",
+        "payments.read",
+        partial(payment_refund.show, behind=_values_behind),
+    ),
+    Page(
+        "POST",
+        f"{_PLACE}/refund",
+        "payments.refund",
+        partial(payment_refund.create, behind=_values_behind),
+    ),
     Page("POST", f"{_PLACE}/expire", "sessions.write", expire),
     Page("POST", f"{_PLACE}/resend", "events.resend", resend),
     Page("POST", f"{_PLACE}/notes", "payments.note", add_note),

@@ -1,6 +1,6 @@
-"""The page on which a merchant refunds a payment."""
+"""The dialog in which a merchant refunds a payment, above the page of the payment."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from typing import Final
 
@@ -17,14 +17,16 @@ from opentill.portal.request import PageRequest
 from opentill.refunds import RefundBody
 
 _REASON: Final = "on the page of a refund"
+# Returns the values of the page of the payment.
+Behind = Callable[[PageRequest], Awaitable[Mapping[str, object]]]
 
 
-async def show(request: PageRequest) -> Response:
-    """Ask how much to refund and, once the query has an amount, show what that would move."""
-    return await _page(request, request.query.get("amount"))
+async def show(request: PageRequest, behind: Behind) -> Response:
+    """Show what the refund of an amount would move: of the query's, or of all that is left."""
+    return await _page(request, behind, request.query.get("amount"))
 
 
-async def create(request: PageRequest) -> Response:
+async def create(request: PageRequest, behind: Behind) -> Response:
     """Refund the confirmed amount, once for each form."""
     form, merchant_id = await request.form(), request.merchant_id
     async with request.app.db.connection() as tx:
@@ -32,7 +34,7 @@ async def create(request: PageRequest) -> Response:
     amount = form.get("amount", "")
     refusal = refund_form.check(form, order)
     if refusal is not None:
-        return await _page(request, amount, form, refusal)
+        return await _page(request, behind, amount, form, refusal)
     if _needs_proof(request, order, amount):
         response = await identity_proof.require(request)
         if response is not None:
@@ -61,11 +63,12 @@ async def create(request: PageRequest) -> Response:
         return refund_form.unknown_page(request, form, _path(order))
     else:
         return render.see_other(request, f"{_path(order)}?refund={refund_id}")
-    return await _page(request, amount, form, refusal)
+    return await _page(request, behind, amount, form, refusal)
 
 
 async def _page(
     request: PageRequest,
+    behind: Behind,
     amount: str | None,
     form: Mapping[str, str] | None = None,
     refusal: Refusal | None = None,
@@ -73,14 +76,12 @@ async def _page(
     async with request.app.db.snapshot() as tx:
         order = await _find_order(tx, request)
         preview = await refund_form.preview(tx, order, amount, request.now)
-    return refund_form.page(
-        request,
-        preview,
-        _path(order),
+    frame = refund_form.Frame(
+        back=_path(order),
+        values=await behind(request),
         may_refund=request.may("payments.refund"),
-        form=form,
-        refusal=refusal,
     )
+    return refund_form.page(request, preview, frame, form, refusal)
 
 
 async def _find_order(tx: Tx, request: PageRequest) -> Order:

@@ -124,6 +124,15 @@ PAYMENT_METHOD: Final = {
     "CRYPTO": N_("Cryptocurrency"),
     "BANK_TRANSFER": N_("Bank transfer"),
 }
+# When the money of a refund reaches the customer, by payment method.
+REFUND_ARRIVAL: Final = {
+    "CREDIT_CARD": N_("Usually in 5 to 10 business days, on the card’s statement"),
+    "ALIPAY": N_("Usually within 3 business days, in the wallet"),
+    "WECHAT_PAY": N_("Usually within 3 business days, in the wallet"),
+    "PAYNOW": N_("Usually within 3 business days, in the bank account"),
+    "CRYPTO": N_("Usually within a day, in the wallet"),
+    "BANK_TRANSFER": N_("Usually within 3 business days, in the bank account"),
+}
 PERIOD_PRESET: Final = {
     "today": N_("Today"),
     "week": N_("Last 7 days"),

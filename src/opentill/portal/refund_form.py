@@ -1,11 +1,12 @@
-"""The form for a refund: an amount, what its refund would move, and the confirmation of that.
+"""The dialog that refunds a payment: an amount, and what its refund would move.
 
-The form carries its own id, so that it refunds once, and the figures that it showed: if they have
-changed in the meantime, it is shown again and refunds nothing.
+It is shown above the page of the payment. The form carries its own id, so that it refunds once, and
+the amount and the figures that it showed: if one of them has changed in the meantime, the dialog is
+shown again with the new figures, and refunds nothing.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
@@ -23,7 +24,7 @@ from opentill.refunds import Quote, RefundBody
 from opentill.web.translations import N_
 
 _LONGEST_REASON: Final = 255  # characters (contract.md#refund-create)
-_TYPED: Final = ("reason", "confirm", "force")
+_TYPED: Final = ("reason", "force")
 
 
 class Stale(Exception):
@@ -38,14 +39,52 @@ class Refusal(msgspec.Struct, frozen=True):
     amount: str = ""
 
 
+_CHANGED: Final = Refusal(
+    409,
+    {"amount": N_("The amount was changed. Check the figures of the new one, then confirm again")},
+)
+
+
 class Preview(msgspec.Struct, frozen=True):
-    """An order and what a refund of ``amount``, a text that was entered, would move."""
+    """An order and what a refund of ``amount``, a text as people enter it, would move."""
 
     order: Order
     merchant: Merchant
-    amount: str | None
+    amount: str
     quote: Quote | None = None
     problem: Invalid | None = None  # the error that explains why there is no quote
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """How a portal shows the dialog: the rights of its person, and the page of the payment.
+
+    ``values`` are those of the page's template, ``back`` is the page's path without the base.
+    """
+
+    back: str
+    values: Mapping[str, Any]
+    may_refund: bool
+    by_staff: bool = False
+
+
+class Dialog(msgspec.Struct, frozen=True, kw_only=True):
+    """The values of the dialog's template, ``refund_dialog.html``."""
+
+    order: Order
+    merchant: Merchant
+    quote: Quote | None
+    left: int  # what can be refunded, in minor units
+    amount: str  # the entry of the field
+    seen: str
+    exact: str  # the amount of the quote, as people enter it
+    typed: Mapping[str, str]
+    form_id: str
+    action: str
+    back: str
+    by_staff: bool
+    may_refund: bool
+    errors: Mapping[str, str]
+    wait: str  # the value of {wait} in an error text
 
 
 _STALE: Final = Refusal(
@@ -60,10 +99,12 @@ _STALE: Final = Refusal(
 
 
 async def preview(tx: Tx, order: Order, amount: str | None, now: int) -> Preview:
-    """Read what a refund would move; ``amount`` is None before one is entered."""
+    """Read what a refund would move; ``amount`` is None before one is entered, which means all."""
     merchant = await merchants.find(tx, order.merchant_id)
     if amount is None:
-        return Preview(order, merchant, None)
+        amount = _amount_text(order.amount_minor - order.refund_held_minor, order.currency)
+        if refundable_minor(order) <= 0:
+            return Preview(order, merchant, amount)
     try:
         return Preview(order, merchant, amount, await _quote(tx, order, amount, now))
     except Invalid as problem:
@@ -97,38 +138,34 @@ async def check_figures(tx: Tx, order: Order, form: Mapping[str, str], now: int)
 def page(
     request: PageRequest,
     preview: Preview,
-    back: str,
-    *,
-    may_refund: bool,
-    by_staff: bool = False,
+    frame: Frame,
     form: Mapping[str, str] | None = None,
     refusal: Refusal | None = None,
 ) -> Response:
-    """Render the form; ``form`` has the entries of a refused one, ``back`` the payment's path."""
+    """Render the dialog above the payment's page; ``form`` has the entries of a refused form."""
     order, quote, typed = preview.order, preview.quote, form or {}
+    is_first = form is None and "amount" not in request.query
     if preview.problem is not None:
         refusal = refusal_of(request, order, preview.problem)
-    unheld = _amount_text(order.amount_minor - order.refund_held_minor, order.currency)
-    return render.page(
-        request,
-        "payment_refund.html",
-        refusal.status if refusal else 200,
-        merchant=preview.merchant,
+    dialog = Dialog(
         order=order,
+        merchant=preview.merchant,
         quote=quote,
-        seen="" if quote is None else _figures(quote),
         left=refundable_minor(order),
-        form_id=form_ids.new_form_id(),
-        typed_amount=unheld if preview.amount is None else preview.amount,
+        amount=preview.amount,
+        seen="" if quote is None else _figures(quote),
         exact="" if quote is None else _amount_text(quote.amount_minor, order.currency),
         typed={name: typed.get(name, "") for name in _TYPED},
-        amount=amount_formatter(request.localizer),
-        back=request.base + back,
-        by_staff=by_staff,
-        may_refund=may_refund,
+        form_id=form_ids.new_form_id(),
+        action=request.base + request.path,
+        back=request.base + frame.back,
+        by_staff=frame.by_staff,
+        may_refund=frame.may_refund,
         errors=refusal.errors if refusal else {},
         wait=refusal.amount if refusal else "",
     )
+    status = refusal.status if refusal and not is_first else 200
+    return render.page(request, "payment.html", status, **{**frame.values, "dialog": dialog})
 
 
 def unknown_page(
@@ -165,15 +202,11 @@ def check(
     except ValueError:
         return None  # the amount is invalid: the quote reports the error
     try:
-        confirmed_minor = money.parse(form.get("confirm", "").strip(), order.currency)
+        quoted_minor = money.parse(form.get("quoted", ""), order.currency)
     except ValueError:
-        confirmed_minor = None
-    if confirmed_minor != amount_minor:
-        return Refusal(
-            400,
-            {"confirm": N_("Enter {wait} to confirm this refund")},
-            _amount_text(amount_minor, order.currency),
-        )
+        quoted_minor = None
+    if quoted_minor != amount_minor:
+        return _CHANGED
     return None
 
 

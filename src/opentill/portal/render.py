@@ -52,7 +52,7 @@ def fragment(request: PageRequest, template: str, **values: object) -> str:
         isolated=templates.isolated,
         test_mode=not request.app.settings.livemode,
         **localizer.functions,
-        **{"errors": {}, "refresh": None, **values},
+        **{"errors": {}, "refresh": None, "dialog": None, **values},
     )
 
 
