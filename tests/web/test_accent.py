@@ -27,6 +27,14 @@ def test_every_colour_has_the_required_contrast(scheme: accent.Scheme) -> None:
         assert accent.contrast(shade.ground, accent.CARDS[scheme]) >= 3, color
         if accent.contrast(color, accent.CARDS[scheme]) >= 3:
             assert shade.ground == color
+        for text in (shade.link, shade.link_hover):
+            for background in (*accent.BACKGROUNDS[scheme], shade.wash):
+                assert accent.contrast(text, background) >= 4.5, color
+        for text in (shade.panel_ink, shade.panel_soft):
+            for background in (shade.panel, shade.panel_end):
+                assert accent.contrast(text, background) >= 4.5, color
+        if scheme == "light":
+            assert shade.panel == color
 
 
 def test_contrast_is_computed_as_in_wcag() -> None:
@@ -35,12 +43,25 @@ def test_contrast_is_computed_as_in_wcag() -> None:
     assert accent.contrast("#ffffff", "#ffffff") == 1
 
 
-def test_the_card_colours_equal_those_of_the_style_sheet() -> None:
+def test_the_backgrounds_equal_those_of_the_style_sheet() -> None:
     sheet = (Path(opentill.__file__).parent / "web/static/tokens.css").read_text()
     assert re.findall(r"--card: (#\w+);", sheet) == [accent.CARDS["light"], accent.CARDS["dark"]]
+    light, dark = sheet.split("@media (prefers-color-scheme: dark)")
+    for text, scheme in ((light, "light"), (dark, "dark")):
+        names = ("ground", "card", "bad-wash", "warn-wash", "good-wash")
+        colors = [re.findall(rf"--{name}: (#\w+);", text)[0] for name in names]
+        assert accent.BACKGROUNDS[scheme] == tuple(colors)  # type: ignore[index] # a scheme
 
 
 def test_style_sheets_of_accents_differ_only_in_colours() -> None:
     for color in COLORS:
         plain = re.sub("#[0-9a-f]{6}", "", accent.style_sheet(color))
         assert plain == re.sub("#[0-9a-f]{6}", "", accent.style_sheet("#123456"))
+
+
+def test_the_style_sheet_reaches_panel_links_buttons_and_selection() -> None:
+    sheet = accent.style_sheet("#b03a2e")
+    for name in ("accent", "accent-hover", "accent-wash", "side", "side-deep", "side-ink"):
+        assert sheet.count(f"--{name}:#") == 2, name
+    assert sheet.count("::selection{background:#") == 2
+    assert "--side:#b03a2e" in sheet

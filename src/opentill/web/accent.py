@@ -1,37 +1,58 @@
-"""A merchant's accent colour, adjusted so that buttons are readable.
+"""A merchant's accent colour on its customers' pages, adjusted so that everything is readable.
 
-Text on a button is white or black: one of them has a contrast of at least 4.58 : 1 on any colour
-(WCAG 2.2, 1.4.3, requires 4.5). The button itself needs a contrast of 3 : 1 to the card behind it
-(1.4.11); other colours are darkened, or lightened in the dark scheme.
+The panel beside the form has the colour itself, darkened in the dark scheme so that it does not
+glare. Text on it, and on buttons, is white or black: one of them has a contrast of at least
+4.58 : 1 on any colour (WCAG 2.2, 1.4.3, requires 4.5). The button needs a contrast of 3 : 1 to the
+card behind it (1.4.11), and a link one of 4.5 : 1 to all backgrounds of the page: other colours are
+darkened, or lightened in the dark scheme.
 
 The content security policy allows no inline styles, so each colour has a separate style sheet,
 generated from its URL.
 """
 
 import hashlib
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
 
 Scheme = Literal["light", "dark"]
-# The background of cards in tokens.css, on which the accent colour must be visible.
-CARDS: Final[dict[Scheme, str]] = {
-    "light": "#ffffff",
-    "dark": "#171e1b",
+# Colours of tokens.css: of cards, and of every background on which a link can be.
+CARDS: Final[dict[Scheme, str]] = {"light": "#ffffff", "dark": "#171e1b"}
+BACKGROUNDS: Final[dict[Scheme, tuple[str, ...]]] = {
+    "light": ("#f3f1ea", "#ffffff", "#fcf0ee", "#fdf5e3", "#e3f2eb"),
+    "dark": ("#0e1311", "#171e1b", "#331b18", "#2d2413", "#153026"),
 }
 TEXT_CONTRAST: Final = 4.5
 BUTTON_CONTRAST: Final = 3.0
 _WHITE: Final = "#ffffff"
 _BLACK: Final = "#000000"
-_HOVER: Final = 12  # under the pointer, a button is this many percent nearer to white or black
+_HOVER: Final = 12  # under the pointer, a colour is this many percent nearer to white or black
+_WASH: Final = 8  # percent of the colour in the background of what is chosen
+_SOFT: Final = 25  # percent of the panel's colour in its less important text, if it stays readable
+_LINE: Final = 70  # percent of the panel's colour in its lines
+_DARK_PANEL: Final = 55  # percent of black that the dark scheme adds to the panel's colour
 
 
 class Shade(msgspec.Struct, frozen=True):
-    """Colours of a button in one scheme: background, text, and background on hover."""
+    """The colours of one scheme.
+
+    Of buttons: background, text, and background on hover. Of links: text, and text on hover. Of the
+    chosen payment method: background. Of the panel: both ends of its gradient, text, less important
+    text, and lines.
+    """
 
     ground: str
     ink: str
     hover: str
+    link: str
+    link_hover: str
+    wash: str
+    panel: str
+    panel_end: str
+    panel_ink: str
+    panel_soft: str
+    panel_line: str
 
 
 def contrast(color: str, other: str) -> float:
@@ -60,47 +81,99 @@ def _mixed(color: str, other: str, percent: int) -> str:
     return f"#{mixed.hex()}"
 
 
-def shade(color: str, scheme: Scheme) -> Shade:
-    """Return the button's colours for an accent colour ``#rrggbb``."""
-    card, away = CARDS[scheme], _BLACK if scheme == "light" else _WHITE
-    ground = next(
+def _adjusted(color: str, other: str, backgrounds: tuple[str, ...], least: float) -> str:
+    """Return the first mixture with ``other`` that has enough contrast to all backgrounds."""
+    return next(
         mixed
         for percent in range(101)
-        for mixed in [_mixed(color, away, percent)]
-        if contrast(mixed, card) >= BUTTON_CONTRAST
+        for mixed in [_mixed(color, other, percent)]
+        if all(contrast(mixed, background) >= least for background in backgrounds)
     )
-    ink = _WHITE if contrast(_WHITE, ground) >= TEXT_CONTRAST else _BLACK
-    hover = _mixed(ground, _BLACK if ink == _WHITE else _WHITE, _HOVER)
-    return Shade(ground, ink, hover)
+
+
+def _ink_on(*grounds: str) -> str:
+    """Return white if it is readable on all of some similar colours, else black."""
+    is_readable = all(contrast(_WHITE, ground) >= TEXT_CONTRAST for ground in grounds)
+    return _WHITE if is_readable else _BLACK
+
+
+@lru_cache(maxsize=512)
+def shade(color: str, scheme: Scheme) -> Shade:
+    """Return the colours for an accent colour ``#rrggbb``."""
+    card, away = CARDS[scheme], _BLACK if scheme == "light" else _WHITE
+    ground = _adjusted(color, away, (card,), BUTTON_CONTRAST)
+    ink = _ink_on(ground)
+    wash = _mixed(card, color, _WASH)
+    link = _adjusted(color, away, (*BACKGROUNDS[scheme], wash), TEXT_CONTRAST)
+    panel = color if scheme == "light" else _mixed(color, _BLACK, _DARK_PANEL)
+    panel_ink = _ink_on(panel)
+    # The gradient goes away from the text, so that its end is at least as readable.
+    panel_end = _mixed(panel, _BLACK if panel_ink == _WHITE else _WHITE, _HOVER)
+    return Shade(
+        ground=ground,
+        ink=ink,
+        hover=_mixed(ground, _BLACK if ink == _WHITE else _WHITE, _HOVER),
+        link=link,
+        link_hover=_mixed(link, away, _HOVER),
+        wash=wash,
+        panel=panel,
+        panel_end=panel_end,
+        panel_ink=panel_ink,
+        panel_soft=_adjusted(
+            _mixed(panel_ink, panel, _SOFT), panel_ink, (panel, panel_end), TEXT_CONTRAST
+        ),
+        panel_line=_mixed(panel_ink, panel, _LINE),
+    )
 
 
 def style_sheet(color: str) -> str:
-    """Return the style sheet of an accent colour."""
+    """Return the style sheet of an accent colour, which replaces colours of tokens.css."""
     light, dark = _rules(shade(color, "light")), _rules(shade(color, "dark"))
-    return f"{light}@media (prefers-color-scheme:dark){{{dark}}}"
+    more_contrast = "@media (prefers-contrast:more){:root{--side-soft:var(--side-ink)}}"
+    return f"{light}@media (prefers-color-scheme:dark){{{dark}}}{more_contrast}"
 
 
 def _rules(colors: Shade) -> str:
     button = ".button:not(.plain)"
     return (
+        f":root{{--accent:{colors.link};--accent-hover:{colors.link_hover}"
+        f";--accent-wash:{colors.wash}"
+        f";--side:{colors.panel};--side-deep:{colors.panel_end};--side-ink:{colors.panel_ink}"
+        f";--side-soft:{colors.panel_soft};--side-line:{colors.panel_line}}}"
         f"{button}{{background:{colors.ground};color:{colors.ink}}}"
         f"{button}:hover{{background:{colors.hover};color:{colors.ink}}}"
+        f"::selection{{background:{colors.ground};color:{colors.ink}}}"
     )
 
 
 def drawing(color: str) -> str:
-    """Return an SVG preview of the button in both schemes."""
-    offsets: tuple[tuple[Scheme, int], ...] = (("light", 0), ("dark", 120))
-    buttons = "".join(
-        f'<g transform="translate({x})"><rect width="120" height="64" fill="{CARDS[scheme]}"/>'
-        f'<rect x="16" y="12" width="88" height="40" rx="10" fill="{one.ground}"/>'
-        f'<path d="M48 32l8 8 16-16" fill="none" stroke="{one.ink}" stroke-width="4"/></g>'
-        for scheme, x in offsets
-        for one in [shade(color, scheme)]
-    )
+    """Return an SVG preview of the payment page in both schemes."""
+    offsets: tuple[tuple[Scheme, int], ...] = (("light", 0), ("dark", 200))
+    pages = "".join(_drawn_page(shade(color, scheme), scheme, x) for scheme, x in offsets)
     return (
-        '<svg xmlns="http://www.w3.org/2000/svg" width="240" height="64" viewBox="0 0 240 64">'
-        f"{buttons}</svg>"
+        '<svg xmlns="http://www.w3.org/2000/svg" width="384" height="128" viewBox="0 0 384 128">'
+        f"{pages}</svg>"
+    )
+
+
+def _drawn_page(colors: Shade, scheme: Scheme, x: int) -> str:
+    """Draw the panel with item and price, and the card with fields, a link and the button."""
+    line = CARDS["dark" if scheme == "light" else "light"]
+    return (
+        f'<g transform="translate({x})"><rect width="184" height="128" rx="12"'
+        f' fill="{CARDS[scheme]}" stroke="#7c8a83"/>'
+        f'<path d="M80 0H12A12 12 0 0 0 0 12v104a12 12 0 0 0 12 12h68z" fill="{colors.panel}"/>'
+        f'<rect x="14" y="16" width="30" height="30" rx="6" fill="none"'
+        f' stroke="{colors.panel_line}" stroke-width="2"/>'
+        f'<rect x="14" y="58" width="44" height="5" rx="2.5" fill="{colors.panel_soft}"/>'
+        f'<rect x="14" y="72" width="52" height="9" rx="4.5" fill="{colors.panel_ink}"/>'
+        f'<rect x="94" y="18" width="76" height="16" rx="4" fill="none" stroke="{line}"'
+        ' stroke-opacity=".5"/>'
+        f'<rect x="94" y="42" width="76" height="16" rx="4" fill="{colors.wash}"'
+        f' stroke="{colors.link}"/>'
+        f'<rect x="94" y="72" width="76" height="22" rx="6" fill="{colors.ground}"/>'
+        f'<path d="M124 83l5 5 10-10" fill="none" stroke="{colors.ink}" stroke-width="3"/>'
+        f'<rect x="94" y="106" width="48" height="4" rx="2" fill="{colors.link}"/></g>'
     )
 
 
