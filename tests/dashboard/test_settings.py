@@ -46,7 +46,7 @@ def save(visitor: Visitor, shop: Shop, page: str, **changes: str) -> httpx2.Resp
         name: unescape(value)
         for name, value in re.findall(
             r'<input id="(\w+)" name="\w+" type="(?:text|email|url)"[^>]*?\svalue="([^"]*)"',
-            page,
+            page.partition('/settings/seller"')[0],
             re.DOTALL,
         )
     }
@@ -195,6 +195,54 @@ def test_each_version_of_a_logo_has_its_own_url(shop: Shop) -> None:
     assert ada.post(path_of(shop, "/logo/remove"), {"seen": seen_version}).status_code == 409
     assert ada.post(path_of(shop, "/logo/remove"), {"seen": seen_after_upload}).status_code == 303
     assert "shop-logo" not in read_payment_page(shop, session).text
+
+
+SELLER = {
+    "legal_name": "Quay Press GmbH",
+    "legal_address": "Quay 1\r\n28195 Bremen\r\n",
+    "tax_number": "DE123456789",
+    "tax_rate": "8,875 %",
+}
+
+
+def test_receipts_show_the_saved_seller_and_the_tax(shop: Shop) -> None:
+    ada = create_person(shop.api_server, shop.id, "owner")
+    order = shop.create_paid_order()
+    receipt = f"/receipt/{order['checkoutSessionId']}"
+    assert "Tax included" not in shop.api_server.http.get(receipt).text
+    form = SELLER | {"version": hidden_value(read_page(ada, shop), "version")}
+    assert ada.post(path_of(shop, "/seller"), form).status_code == 303
+    page = read_page(ada, shop)
+    for text in ("Quay 1\n28195 Bremen</textarea>", 'value="8.875"', 'value="Quay Press GmbH"'):
+        assert text in page
+    text = shop.api_server.http.get(receipt).text
+    for part in ("Quay Press GmbH", "28195 Bremen", "Tax number: DE123456789"):
+        assert f"<bdi>{part}</bdi>" in text
+    assert "Tax included (8.875%)</dt><dd><bdi>$0.81</bdi>" in text
+    assert "Amount without tax</dt><dd><bdi>$9.18</bdi>" in text
+    stale = ada.post(path_of(shop, "/seller"), form | {"tax_number": "X"})
+    assert stale.status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error"),
+    [
+        ("legal_name", "x" * 121, "at most 120 characters"),
+        ("legal_address", "\n".join("1234567"), "at most six lines"),
+        ("tax_number", "9" * 41, "at most 40 characters"),
+        *(("tax_rate", rate, "from 0 to below 100") for rate in ("100", "-1", "0.19000", "much")),
+    ],
+)
+def test_an_invalid_detail_of_the_seller_shows_its_error_at_the_field(
+    shop: Shop, field: str, value: str, error: str
+) -> None:
+    ada = create_person(shop.api_server, shop.id, "owner")
+    form = SELLER | {"version": hidden_value(read_page(ada, shop), "version"), field: value}
+    refusal = ada.post(path_of(shop, "/seller"), form)
+    assert refusal.status_code == 400
+    (paragraph,) = re.findall(rf'id="{field}-error">(.*?)</p>', refusal.text, re.DOTALL)
+    assert error in paragraph
+    assert "Quay Press GmbH" in refusal.text or field == "legal_name"
 
 
 @pytest.mark.parametrize(

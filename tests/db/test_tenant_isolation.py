@@ -639,8 +639,9 @@ class Business:
     async def _profile(self, tx: Tx, logo: bytes | None) -> None:
         """Change the profile, and set the logo or remove it."""
         actor = merchants.Actor("op", "x")
-        name = {"display_name": "N" if logo else None}
-        await merchants.change_profile(tx, self.id, name, self.now, actor=actor)
+        changes = {"display_name": "N", "legal_name": "L"} if logo else {"display_name": None}
+        await merchants.change_profile(tx, self.id, changes, self.now, actor=actor)
+        assert (await merchants.seller_at(tx, self.id, self.now)).legal_name == "L"
         digest = (await merchants.find(tx, self.id)).logo_sha256 or ""
         if logo is None:
             await merchants.remove_logo(tx, self.id, self.now, actor=actor, seen=digest)

@@ -25,6 +25,12 @@ ADA, BOB = Actor("ada", "settings"), Actor("bob", "settings")
         ("support_url", "https://example.com/help?x=1", "https://example.com/help?x=1"),
         ("terms_url", "http://example.com", "http://example.com"),
         ("time_zone", "Asia/Kathmandu", "Asia/Kathmandu"),
+        ("legal_name", " Harbour Books GmbH ", "Harbour Books GmbH"),
+        ("legal_address", " Quay  1 \r\n\n20457 Hamburg ", "Quay 1\n20457 Hamburg"),
+        ("tax_number", "DE123456789", "DE123456789"),
+        ("tax_rate", "0.190", "0.19"),
+        ("tax_rate", "0.08875", "0.08875"),
+        ("tax_rate", "0", "0"),
         *((field, "  ", None) for field in merchants.PROFILE_FIELDS if field != "time_zone"),
     ],
 )
@@ -46,6 +52,16 @@ def test_a_profile_field_is_normalized(field: str, text: str, expected: str | No
         ("support_url", "https://me:secret@example.com/"),
         ("terms_url", "https://example.com/{CHECKOUT_SESSION_ID}"),
         ("terms_url", "/terms"),
+        ("legal_name", "x" * 121),
+        ("legal_address", "\n".join("1234567")),
+        ("legal_address", "x" * 61),
+        ("legal_address", "a\x07b"),
+        ("tax_number", "9" * 41),
+        ("tax_rate", "1"),
+        ("tax_rate", "19"),
+        ("tax_rate", "0.123456"),
+        ("tax_rate", "0,19"),
+        ("tax_rate", "-0.1"),
         ("time_zone", ""),
         ("time_zone", "Berlin"),
         ("time_zone", "../../etc/passwd"),
@@ -87,6 +103,24 @@ async def test_a_change_from_a_stale_version_is_refused(tx: Tx) -> None:
     ]
     with pytest.raises(NotFound):
         await merchants.change_profile(tx, "mer_x", changes, world.NOW, actor=ADA)
+
+
+async def test_a_receipt_shows_the_seller_of_the_time_of_the_payment(tx: Tx) -> None:
+    shop = await world.create_merchant(tx)
+    assert await merchants.seller_at(tx, shop.id, world.NOW) == merchants.Seller()
+    first = {"legal_name": "Harbour GmbH", "legal_address": "Quay 1\nBremen", "tax_rate": "0.16"}
+    await merchants.change_profile(tx, shop.id, first, world.NOW, actor=ADA)
+    await merchants.change_profile(tx, shop.id, {"tax_rate": "0.19"}, world.NOW + 10, actor=ADA)
+    await merchants.change_profile(tx, shop.id, {"display_name": "H"}, world.NOW + 20, actor=ADA)
+    sellers = [
+        await merchants.seller_at(tx, shop.id, world.NOW + delta) for delta in (-5, 0, 9, 10, 99)
+    ]
+    assert [seller.tax_rate for seller in sellers] == ["0.16", "0.16", "0.16", "0.19", "0.19"]
+    assert {seller.legal_name for seller in sellers} == {"Harbour GmbH"}
+    rows = await merchants.audit_log(tx, shop.id)
+    subjects = [row.subject for row in rows if row.action == "profile set"]
+    assert "legalAddress: none → Quay 1 / Bremen" in subjects[-1]
+    assert subjects[-2] == "taxRate: 0.16 → 0.19"
 
 
 PICTURE_PARTS = PICTURE.partition(b"IDAT")

@@ -5,6 +5,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from opentill.core.money import Money
+from opentill.merchants import Seller
 from opentill.pages.model import (
     METHODS,
     Attempt,
@@ -14,7 +15,6 @@ from opentill.pages.model import (
     LinkEntries,
     Payment,
     Receipt,
-    SucceededRefund,
 )
 from opentill.pages.render import (
     Page,
@@ -27,6 +27,7 @@ from opentill.pages.render import (
     status_page,
     trouble_page,
 )
+from opentill.receipts import model as receipts
 from opentill.web.language import Localizer
 
 NOW = 1_795_233_600_000
@@ -77,6 +78,35 @@ HOSTILE_PAYMENT = msgspec.structs.replace(
         terms='https://x.example/"><script>',
     ),
 )
+
+
+def _receipt_of(payment: Payment) -> receipts.Receipt:
+    """Return the receipt of a paid payment, of which one unit was refunded."""
+    unit = Money(100, payment.amount.currency)
+    return receipts.Receipt(
+        merchant_id="mer_1",
+        number="261121-4K7D-9QXM-T3RW",
+        session_id=payment.session_id,
+        order_id=payment.order_id,
+        shop=payment.merchant,
+        item=payment.item.name,
+        quantity=1,
+        amount=payment.amount,
+        paid_at=NOW,
+        shop_zone=ZoneInfo("Asia/Shanghai"),
+        livemode=payment.livemode,
+        method="CREDIT_CARD",
+        card="Visa •••• 4242",
+        email=payment.email,
+        refunded=unit,
+        refunds=[receipts.ReceiptRefund(unit, NOW, Money(16, payment.amount.currency))],
+        seller=Seller(
+            legal_name=payment.name or "Harbour Books GmbH",
+            legal_address="Hafenstraße 1\n20457 Hamburg",
+            tax_number="DE123456789",
+            tax_rate="0.19",
+        ),
+    )
 
 
 def _render_links(payment: Payment, visit: Visit) -> dict[str, Page]:
@@ -164,8 +194,7 @@ def render_pages(
         "receipt": receipt_page(
             Receipt(
                 payment=msgspec.structs.replace(paid, refunded=Money(100, payment.amount.currency)),
-                refunds=[SucceededRefund(Money(-100, payment.amount.currency), NOW)],
-                shop_zone=ZoneInfo("Asia/Shanghai"),
+                receipt=_receipt_of(paid),
                 own_zone=ZoneInfo("Europe/Brussels"),
             ),
             visit,

@@ -70,6 +70,7 @@ TABLES: Final = {
     "merchant_applications": Table("merchants", "shared"),
     "merchant_history": Table("merchants", "merchant"),
     "merchant_logos": Table("merchants", "merchant"),
+    "merchant_sellers": Table("merchants", "merchant"),
     "merchant_terms": Table("merchants", "merchant"),
     "merchants": Table("merchants", "shared", "is the list of merchants"),
     "order_history": Table("orders", "merchant"),

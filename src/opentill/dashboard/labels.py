@@ -301,6 +301,10 @@ PROFILE_ERROR: Final = {
     "support_url": N_("Enter an address such as https://example.com/help, or none"),
     "terms_url": N_("Enter an address such as https://example.com/terms, or none"),
     "time_zone": N_("Choose a time zone from the list, such as Europe/Berlin"),
+    "legal_name": N_("Enter a name of at most 120 characters, or none"),
+    "legal_address": N_("Enter an address of at most six lines of 60 characters, or none"),
+    "tax_number": N_("Enter a tax number of at most 40 characters, or none"),
+    "tax_rate": N_("Enter a percentage from 0 to below 100 such as 19 or 8.875, or none"),
 }
 PROFILE_FIELD: Final = {
     "display_name": N_("Name shown to customers"),
@@ -308,6 +312,10 @@ PROFILE_FIELD: Final = {
     "support_email": N_("E-mail for support"),
     "support_url": N_("Help page"),
     "terms_url": N_("Your terms"),
+    "legal_name": N_("Legal name"),
+    "legal_address": N_("Address"),
+    "tax_number": N_("Tax number"),
+    "tax_rate": N_("Tax included in prices, in percent"),
 }
 REFUSAL: Final = {
     "403": N_("This is not permitted"),

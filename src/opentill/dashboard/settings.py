@@ -4,6 +4,9 @@ A form has the version that it changes. If somebody else has changed the setting
 saved: the form is shown again with its entries beside the current values.
 """
 
+import re
+from collections.abc import Sequence
+from decimal import Decimal
 from functools import cache
 from typing import Final
 from zoneinfo import available_timezones
@@ -11,10 +14,17 @@ from zoneinfo import available_timezones
 from starlette.responses import Response
 
 from opentill import merchants, people
+from opentill.core import money
 from opentill.core.errors import Invalid, PayloadTooLarge
 from opentill.dashboard import page_helpers
 from opentill.dashboard.labels import ACCENT_NOTE, LOGO_ERROR, PROFILE_ERROR
-from opentill.merchants import MAX_LOGO_BYTES, PROFILE_FIELDS, Merchant
+from opentill.merchants import (
+    CUSTOMER_FIELDS,
+    MAX_LOGO_BYTES,
+    PROFILE_FIELDS,
+    SELLER_FIELDS,
+    Merchant,
+)
 from opentill.portal import render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
@@ -28,6 +38,10 @@ _STALE: Final = N_(
     "Somebody else has changed the settings since you opened this "
     "page. Nothing was saved: compare, and save again"
 )
+
+
+# A percentage as people write it; its rate has at most five decimals.
+_PERCENT: Final = re.compile(r"([0-9]{1,2}(?:[.,][0-9]{1,3})?)\s*%?", re.ASCII)
 
 
 @cache
@@ -53,6 +67,7 @@ async def _page(
 ) -> Response:
     merchant = await page_helpers.find_merchant(request)
     stored = {field: str(getattr(merchant, field) or "") for field in PROFILE_FIELDS}
+    stored["tax_rate"] = _percent(merchant.tax_rate)
     is_stale = errors is not None and errors.get("profile") == _STALE
     return render.page(
         request,
@@ -81,12 +96,39 @@ def _adjusted(merchant: Merchant) -> list[tuple[str, str]]:
     return [(ACCENT_NOTE[scheme], ground) for scheme, ground in grounds if ground != color]
 
 
+def _percent(rate: str | None) -> str:
+    """Return a rate such as ``0.19`` as a percentage for the form: ``19``; "" for no rate."""
+    return "" if rate is None else money.rate_text(Decimal(rate) * 100)
+
+
+def _rate(percent: str) -> str:
+    """Return a percentage of the form as a rate, "" if it is empty; "%" if it is no percentage."""
+    if not percent.strip():
+        return ""
+    match = _PERCENT.fullmatch(percent.strip())
+    if match is None:
+        return "%"
+    return money.rate_text(Decimal(match[1].replace(",", ".")) / 100)
+
+
 async def save(request: PageRequest) -> Response:
-    """Change the profile."""
+    """Change what customers see, and the time zone."""
+    return await _save(request, CUSTOMER_FIELDS)
+
+
+async def save_seller(request: PageRequest) -> Response:
+    """Change the seller's details on receipts."""
+    return await _save(request, SELLER_FIELDS)
+
+
+async def _save(request: PageRequest, fields: Sequence[str]) -> Response:
     form = await request.form()
-    entries = {field: form.get(field, "") for field in PROFILE_FIELDS}
+    entries = {field: form.get(field, "") for field in fields}
+    values = dict(entries)
+    if "tax_rate" in entries:
+        values["tax_rate"] = _rate(entries["tax_rate"])
     errors: dict[str, str] = {}
-    for field, text in entries.items():
+    for field, text in values.items():
         try:
             merchants.check_profile(field, text)
         except Invalid:
@@ -99,7 +141,7 @@ async def save(request: PageRequest) -> Response:
             lambda tx: merchants.change_profile(
                 tx,
                 request.merchant_id,
-                entries,
+                values,
                 request.now,
                 actor=actor,
                 version=form.get("version", ""),
@@ -160,6 +202,7 @@ _PLACE: Final = f"{DASHBOARD_PATH}/settings"
 pages: Final = (
     Page("GET", _PLACE, "settings.read", show, menu=N_("Settings"), group="settings"),
     Page("POST", f"{_PLACE}/profile", "settings.manage", save),
+    Page("POST", f"{_PLACE}/seller", "settings.manage", save_seller),
     Page("POST", f"{_PLACE}/logo", "settings.manage", save_logo, files=MAX_LOGO_BYTES),
     Page("POST", f"{_PLACE}/logo/remove", "settings.manage", remove_logo),
 )

@@ -1,18 +1,8 @@
 """Templates of mails to customers: they make a message of a topic's content."""
 
-from typing import Final
-
 from opentill.mail.model import Fact, Message, MessageContext, ReceiptContent, RefundContent
-from opentill.web.translations import N_, NC_
-
-PAYMENT_METHOD: Final = {
-    "CREDIT_CARD": N_("Card"),
-    "ALIPAY": N_("Alipay"),
-    "WECHAT_PAY": N_("WeChat Pay"),
-    "PAYNOW": N_("PayNow"),
-    "CRYPTO": N_("Crypto"),
-    "BANK_TRANSFER": N_("Bank transfer"),
-}
+from opentill.receipts.model import PAYMENT_METHOD
+from opentill.web.translations import NC_
 
 
 def _reference(reference: str, context: MessageContext) -> list[Fact]:

@@ -34,6 +34,7 @@ from opentill.merchants.model import (
     MerchantChange,
     NewKey,
     PendingApplication,
+    Seller,
     SoloMovement,
     Status,
     StatusEvent,
@@ -42,10 +43,13 @@ from opentill.merchants.model import (
     logo_path,
 )
 from opentill.merchants.profile import (
+    CUSTOMER_FIELDS,
     PROFILE_FIELDS,
+    SELLER_FIELDS,
     Stale,
     find_logo,
     remove_logo,
+    seller_at,
     set_logo,
     version_of,
 )
@@ -83,11 +87,13 @@ from opentill.server.client_address import limit_subject
 
 __all__ = [
     "CAPABILITIES",
+    "CUSTOMER_FIELDS",
     "LONGEST_OF_APPLICATION",
     "MAX_LOGO_BYTES",
     "OPENTILL",
     "PREFIXES",
     "PROFILE_FIELDS",
+    "SELLER_FIELDS",
     "STATUSES",
     "TRANSITIONS",
     "Actor",
@@ -108,6 +114,7 @@ __all__ = [
     "MerchantChange",
     "NewKey",
     "PendingApplication",
+    "Seller",
     "SoloMovement",
     "Stale",
     "Status",
@@ -153,6 +160,7 @@ __all__ = [
     "revoke_key",
     "search",
     "search_audit",
+    "seller_at",
     "set_capability",
     "set_logo",
     "settlement_currencies",

@@ -73,6 +73,20 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     ip_allowlist: list[str]  # networks that may call the API; empty: any address may
 
 
+class Seller(msgspec.Struct, frozen=True, kw_only=True):
+    """The seller as receipts name it; None: not set."""
+
+    legal_name: str | None = None
+    legal_address: str | None = None  # lines, separated by "\n"
+    tax_number: str | None = None
+    tax_rate: str | None = None  # of the tax that prices include, as a share such as "0.19"
+
+    @property
+    def rate(self) -> Decimal | None:
+        """The rate of the tax as a number; None: no rate is stated."""
+        return None if self.tax_rate is None else Decimal(self.tax_rate)
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What customers see of a merchant, None if not set, and the merchant's time zone."""
 
@@ -82,6 +96,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     support_url: str | None
     terms_url: str | None
     time_zone: str  # IANA time zone of the merchant's pages
+    legal_name: str | None  # this and the next three fields: as in ``Seller``
+    legal_address: str | None
+    tax_number: str | None
+    tax_rate: str | None
 
 
 class Merchant(Terms, frozen=True, kw_only=True):
@@ -93,12 +111,16 @@ class Merchant(Terms, frozen=True, kw_only=True):
     terms_version: int
     created_at: int
     updated_at: int
-    time_zone: str  # this and the next five fields are the profile (``Profile``)
+    time_zone: str  # this and the next nine fields are the profile (``Profile``)
     display_name: str | None
     accent_color: str | None
     support_email: str | None
     support_url: str | None
     terms_url: str | None
+    legal_name: str | None
+    legal_address: str | None
+    tax_number: str | None
+    tax_rate: str | None
     logo_sha256: str | None
     status: Status
     charge_off: str | None  # why no sessions can be opened; None while they can

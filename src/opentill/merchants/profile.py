@@ -1,26 +1,33 @@
-"""A merchant's profile: what customers see, and the time zone of the merchant's pages.
+"""A merchant's profile: what customers see, the seller on receipts, and the time zone of pages.
 
 Changes name the version that they are based on (optimistic locking), so that two people do not
-overwrite each other's changes. The audit log records each change with the previous value.
+overwrite each other's changes. The audit log records each change with the previous value. Each
+version of the seller's details is kept, because a receipt shows those of the time of the payment.
 """
 
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Final
 
 import msgspec
 
-from opentill.core import settingvalues
+from opentill.core import money, settingvalues
 from opentill.core.errors import Invalid, or_not_found
 from opentill.db.database import Tx
 from opentill.http import inputs
 from opentill.merchants import audit, logos, queries
 from opentill.merchants.audit import Actor
-from opentill.merchants.model import Logo, Merchant, Profile
+from opentill.merchants.model import Logo, Merchant, Profile, Seller
 
 MAX_DISPLAY_NAME: Final = 80
+MAX_LEGAL_NAME: Final = 120
+MAX_ADDRESS_LINES: Final = 6
+MAX_ADDRESS_LINE: Final = 60
+MAX_TAX_NUMBER: Final = 40
 _UNPRINTABLE: Final = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\udfff]")
+_RATE: Final = re.compile(r"0(?:\.[0-9]{1,5})?", re.ASCII)
 _COLOR: Final = re.compile("#?([0-9a-f]{6})", re.ASCII | re.IGNORECASE)
 
 
@@ -32,10 +39,40 @@ class Stale(Invalid):
         super().__init__("version", "version must be that of the profile now: read it again")
 
 
-def _name(field: str, text: str) -> str:
+def _name(field: str, text: str, most: int = MAX_DISPLAY_NAME) -> str:
     if _UNPRINTABLE.search(text):
         raise Invalid(field, f"{field} must be text without control characters")
-    return inputs.check_name(field, text, MAX_DISPLAY_NAME)
+    return inputs.check_name(field, text, most)
+
+
+def _legal_name(field: str, text: str) -> str:
+    return _name(field, text, MAX_LEGAL_NAME)
+
+
+def _legal_address(field: str, text: str) -> str:
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    lines = [line for line in lines if line]
+    if len(lines) > MAX_ADDRESS_LINES:
+        raise Invalid(field, f"{field} must have at most {MAX_ADDRESS_LINES} lines")
+    if any(len(line) > MAX_ADDRESS_LINE for line in lines):
+        reason = f"{field} must have lines of at most {MAX_ADDRESS_LINE} characters"
+        raise Invalid(field, reason)
+    address = "\n".join(lines)
+    _name(field, address.replace("\n", " "), MAX_ADDRESS_LINES * (MAX_ADDRESS_LINE + 1))
+    return address
+
+
+def _tax_number(field: str, text: str) -> str:
+    return _name(field, text, MAX_TAX_NUMBER)
+
+
+def _tax_rate(field: str, text: str) -> str:
+    if _RATE.fullmatch(text) is None:
+        raise Invalid(
+            field,
+            f'{field} must be a share from 0 to below 1 with at most five decimals, such as "0.19"',
+        )
+    return money.rate_text(Decimal(text))
 
 
 def _color(field: str, text: str) -> str:
@@ -66,8 +103,14 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, str], str]]]] = {
     "support_url": ("supportUrl", _address),
     "terms_url": ("termsUrl", _address),
     "time_zone": ("timeZone", _zone),
+    "legal_name": ("legalName", _legal_name),
+    "legal_address": ("legalAddress", _legal_address),
+    "tax_number": ("taxNumber", _tax_number),
+    "tax_rate": ("taxRate", _tax_rate),
 }
 PROFILE_FIELDS: Final = tuple(_FIELDS)
+SELLER_FIELDS: Final = Seller.__struct_fields__
+CUSTOMER_FIELDS: Final = tuple(field for field in PROFILE_FIELDS if field not in SELLER_FIELDS)
 
 
 def normalize_field(field: str, text: str | None) -> str | None:
@@ -112,12 +155,28 @@ async def change(
     new = msgspec.structs.replace(old, **values, updated_at=now)
     profile = Profile(**{field: getattr(new, field) for field in PROFILE_FIELDS})
     await queries.SET_PROFILE.run(tx, profile, merchant_id=merchant_id, updated_at=now)
+    if set(changed) & set(SELLER_FIELDS):
+        seller = msgspec.convert(new, Seller, from_attributes=True)
+        await queries.STORE_SELLER.run(tx, seller, merchant_id=merchant_id, since=now)
     subject = ", ".join(
-        f"{_FIELDS[field][0]}: {getattr(old, field) or 'none'} → {values[field] or 'none'}"
+        f"{_FIELDS[field][0]}: {_shown(getattr(old, field))} → {_shown(values[field])}"
         for field in changed
     )
     await audit.record(tx, actor, "profile set", merchant_id, subject, now)
     return new
+
+
+def _shown(value: str | None) -> str:
+    return "none" if value is None else value.replace("\n", " / ")
+
+
+async def seller_at(tx: Tx, merchant_id: str, at: int) -> Seller:
+    """Return the seller's details that were in force at a time (Unix ms).
+
+    For a time before the first details were entered these are the first ones, so that a merchant
+    who enters them late can still send receipts that have them. All are None if there are none.
+    """
+    return await queries.SELLER_AT.first(tx, merchant_id=merchant_id, at=at) or Seller()
 
 
 async def set_logo(

@@ -14,6 +14,7 @@ from opentill.merchants.model import (
     MerchantName,
     MovedSum,
     PendingApplication,
+    Seller,
     SettlementCurrency,
     TermsVersion,
 )
@@ -29,13 +30,14 @@ INSERT = Command(
         platform_fee_rate, fees, refund_fee_policy, overdraft_minor, settlement_delay_days,
         settlement_calendar, reserve_rate, reserve_days, dispute_fee_minor, payout_minimum_minor,
         ip_allowlist, time_zone, display_name, accent_color, support_email, support_url, terms_url,
-        logo_sha256, status, charge_off, refund_off, payout_off)
+        legal_name, legal_address, tax_number, tax_rate, logo_sha256, status, charge_off,
+        refund_off, payout_off)
     values (:id, :name, :settlement_currency, :created_at, :updated_at, :terms_version,
         :platform_fee_rate, :fees, :refund_fee_policy, :overdraft_minor, :settlement_delay_days,
         :settlement_calendar, :reserve_rate, :reserve_days, :dispute_fee_minor,
         :payout_minimum_minor, :ip_allowlist, :time_zone, :display_name, :accent_color,
-        :support_email, :support_url, :terms_url, :logo_sha256, :status, :charge_off, :refund_off,
-        :payout_off)
+        :support_email, :support_url, :terms_url, :legal_name, :legal_address, :tax_number,
+        :tax_rate, :logo_sha256, :status, :charge_off, :refund_off, :payout_off)
     """,
 )
 BY_ID = Query(Merchant, "select * from merchants where id = :merchant_id")
@@ -173,8 +175,33 @@ SET_PROFILE = Command(
     """
     update merchants set display_name = :display_name, accent_color = :accent_color,
         support_email = :support_email, support_url = :support_url, terms_url = :terms_url,
-        time_zone = :time_zone, updated_at = :updated_at
+        time_zone = :time_zone, legal_name = :legal_name, legal_address = :legal_address,
+        tax_number = :tax_number, tax_rate = :tax_rate, updated_at = :updated_at
     where id = :merchant_id
+    """,
+)
+STORE_SELLER = Command(
+    """
+    insert into merchant_sellers (merchant_id, since, legal_name, legal_address, tax_number,
+        tax_rate)
+    values (:merchant_id, :since, :legal_name, :legal_address, :tax_number, :tax_rate)
+    on conflict (merchant_id, since) do update set legal_name = excluded.legal_name,
+        legal_address = excluded.legal_address, tax_number = excluded.tax_number,
+        tax_rate = excluded.tax_rate
+    """,
+)
+# The details in force at a time or, for a time before the first ones, those.
+SELLER_AT = Query(
+    Seller,
+    """
+    select legal_name, legal_address, tax_number, tax_rate from (
+        (select * from merchant_sellers where merchant_id = :merchant_id and since <= :at
+            order by since desc limit 1)
+        union all
+        (select * from merchant_sellers where merchant_id = :merchant_id and since > :at
+            order by since limit 1)
+    ) nearest
+    order by since limit 1
     """,
 )
 SET_LOGO = Command(

@@ -56,6 +56,7 @@ from opentill.orders.payments.service import (
     submit,
 )
 from opentill.orders.pricing import with_fee_of
+from opentill.orders.receipt_numbers import receipt_number
 from opentill.orders.search.filters import (
     Email,
     ExportQuery,
@@ -176,6 +177,7 @@ __all__ = [
     "place",
     "preview_settlements",
     "query_attempt",
+    "receipt_number",
     "recent_customers",
     "record_duplicate_return",
     "release_refund",

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from opentill.receipts import model
 from opentill.web.translations import N_
 
 DECLINE_REASON: Final = {
@@ -34,14 +35,7 @@ LINK_TITLE: Final = {
     "HELD": N_("You have payments open already"),
     "USED_UP": N_("This link has been used"),
 }
-PAYMENT_METHOD: Final = {
-    "CREDIT_CARD": N_("Card"),
-    "ALIPAY": N_("Alipay"),
-    "WECHAT_PAY": N_("WeChat Pay"),
-    "PAYNOW": N_("PayNow"),
-    "CRYPTO": N_("Cryptocurrency"),
-    "BANK_TRANSFER": N_("Bank transfer"),
-}
+PAYMENT_METHOD: Final = model.PAYMENT_METHOD
 STATE_TEXT: Final = {
     "waiting": N_(
         "The bank has not confirmed your payment of {amount} yet. This page checks by itself."

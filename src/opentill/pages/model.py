@@ -15,6 +15,7 @@ from opentill.core.money import Money
 from opentill.gateways.model import Method
 from opentill.orders.model import AttemptStatus, SessionStatus, Status
 from opentill.pages.labels import DECLINE_REASON
+from opentill.receipts import model as receipts
 from opentill.web import declines
 
 State = Literal[
@@ -140,27 +141,12 @@ class Entries(msgspec.Struct, frozen=True):
     method: str = ""
 
 
-class SucceededRefund(msgspec.Struct, frozen=True):
-    """A refund on a receipt: its amount, which is negative, and its time in Unix ms."""
-
-    amount: Money
-    at: int
-
-
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """A paid session with its refunds, and the time zones in which to show its times."""
+    """A paid session, its receipt, and the customer's time zone."""
 
     payment: Payment
-    refunds: list[SucceededRefund]  # oldest first
-    shop_zone: ZoneInfo
-    own_zone: ZoneInfo  # the customer's time zone
-    card: str = ""  # brand and last digits of the card; "" if they are unknown
-
-    @property
-    def net(self) -> Money:
-        """The amount of the payment without its refunds."""
-        refunded_minor = self.payment.refunded.minor if self.payment.refunded else 0
-        return Money(self.payment.amount.minor - refunded_minor, self.payment.amount.currency)
+    receipt: receipts.Receipt
+    own_zone: ZoneInfo
 
 
 # Order status → what the page shows, once it no longer shows the payment form.

@@ -13,6 +13,8 @@ import msgspec
 
 from opentill.core.links import safe_url
 from opentill.pages import labels, model
+from opentill.receipts import layout
+from opentill.receipts.model import masked
 from opentill.web import accent, assets, language, pictures, templates
 from opentill.web.language import Localizer
 from opentill.web.responses import Trouble
@@ -150,7 +152,10 @@ def receipt_page(
         "receipt.html",
         receipt.payment,
         visit,
-        receipt=receipt,
+        receipt=receipt.receipt,
+        own_zone=receipt.own_zone,
+        sums=layout.sum_lines(receipt.receipt, visit.localizer, receipt.own_zone),
+        seller=layout.seller_lines(receipt.receipt, visit.localizer),
         zone=zone,
         zone_error=zone_error,
         no_pdf=no_pdf,
@@ -261,12 +266,6 @@ def _page(
 def _shop_address(payment: model.Payment, address: str | None) -> str | None:
     """Return the merchant's address with the session's id in place of the placeholder."""
     return safe_url((address or "").replace("{CHECKOUT_SESSION_ID}", payment.session_id))
-
-
-def masked(email: str) -> str:
-    """Mask an e-mail address so that its owner recognizes it, because receipts are passed on."""
-    local, _, domain = email.rpartition("@")
-    return f"{local[:1]}•••@{domain}"
 
 
 ENVIRONMENT: Final = templates.create_environment(

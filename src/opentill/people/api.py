@@ -13,6 +13,7 @@ from opentill.http.operations import Operation
 from opentill.http.paging import Listing, PageQuery, page_example
 from opentill.people import handlers
 from opentill.people.permissions import MERCHANT_ROLES, Permission
+from opentill.people.profile_update import ProfileUpdate
 from opentill.people.tokens import Tokens
 from opentill.people.wire import (
     AcceptanceBody,
@@ -28,7 +29,6 @@ from opentill.people.wire import (
     MemberOut,
     MemberUpdate,
     Profile,
-    ProfileUpdate,
     RefreshBody,
     RemovalQuery,
 )
@@ -56,6 +56,10 @@ _PROFILE: Final[dict[str, Any]] = {
     "supportUrl": "https://shop.example.com/help",
     "termsUrl": "https://shop.example.com/terms",
     "timeZone": "Europe/Berlin",
+    "legalName": "Harbour Books GmbH",
+    "legalAddress": "Hafenstraße 1\n20457 Hamburg\nGermany",
+    "taxNumber": "DE123456789",
+    "taxRate": "0.19",
     "version": "1f0c7b52a9d34e68",
     "agreementStatus": "ACCEPTED",
     "status": "ACTIVE",
@@ -171,7 +175,8 @@ _LOGINS: Final = (
         response=Profile, write=handlers.change_profile, example={"accentColor": "#0d5c49"},
         response_example=_PROFILE, refusals=("a `version` that is not that of the profile now",),
         about=" Only the fields that are sent change; null takes one away. The name is that of "
-        "sessions that are opened from now on, everything else is shown at once.",
+        "sessions that are opened from now on, everything else is shown at once. A receipt shows "
+        "the seller's details and rate that were in force when its payment was made.",
     ),
 )  # fmt: skip
 # The example of a logo in the API document: a PNG of 32 by 32 pixels, in base64.

@@ -19,6 +19,7 @@ from opentill.people import key_scopes, logins, queries, service, tokens
 from opentill.people.logins import Credentials
 from opentill.people.model import Access, Browser, Member
 from opentill.people.permissions import NEED_PROOF, Permission
+from opentill.people.profile_update import ProfileUpdate
 from opentill.people.second_factor import actor_of
 from opentill.people.tokens import Tokens
 from opentill.people.wire import (
@@ -35,7 +36,6 @@ from opentill.people.wire import (
     MemberOut,
     MemberUpdate,
     Profile,
-    ProfileUpdate,
     RefreshBody,
     RemovalQuery,
 )

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Self
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from opentill import agreement, merchants
 from opentill.core.settings import Environment
@@ -83,6 +83,22 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     time_zone: Annotated[
         str, Meta(description="The zone of the days and times on the merchant's pages.")
     ]
+    legal_name: Annotated[
+        str | None, Meta(description="The seller's legal name on receipts. Null: none is shown.")
+    ]
+    legal_address: Annotated[
+        str | None, Meta(description="The seller's address on receipts, up to six lines.")
+    ]
+    tax_number: Annotated[
+        str | None, Meta(description="The seller's tax number on receipts, such as a VAT id.")
+    ]
+    tax_rate: Annotated[
+        str | None,
+        Meta(
+            description='The rate of the tax that all prices include, as a share such as `"0.19"`. '
+            "Null: receipts show no tax."
+        ),
+    ]
     version: Annotated[
         str, Meta(description="Names these values of the merchant's fields: send it with a change.")
     ]
@@ -124,6 +140,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             support_url=merchant.support_url,
             terms_url=merchant.terms_url,
             time_zone=merchant.time_zone,
+            legal_name=merchant.legal_name,
+            legal_address=merchant.legal_address,
+            tax_number=merchant.tax_number,
+            tax_rate=merchant.tax_rate,
             version=version_of(merchant),
             agreement_status=status,
             status=merchant.status,
@@ -136,51 +156,6 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
                 for capability in merchants.CAPABILITIES
             ],
         )
-
-
-class ProfileUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What changes of a merchant's profile: the fields that are sent; null takes one away."""
-
-    display_name: (
-        Annotated[str, Meta(max_length=80, description="the name that customers see")]
-        | UnsetType
-        | None
-    ) = UNSET
-    accent_color: (
-        Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z", description="a colour such as #0d5c49")]
-        | UnsetType
-        | None
-    ) = UNSET
-    support_email: (
-        Annotated[str, Meta(max_length=254, description="an e-mail address")] | UnsetType | None
-    ) = UNSET
-    support_url: (
-        Annotated[str, Meta(max_length=2048, description="an http or https address")]
-        | UnsetType
-        | None
-    ) = UNSET
-    terms_url: (
-        Annotated[str, Meta(max_length=2048, description="an http or https address")]
-        | UnsetType
-        | None
-    ) = UNSET
-    time_zone: (
-        Annotated[
-            str, Meta(max_length=64, description="a zone of the IANA database: Europe/Berlin")
-        ]
-        | UnsetType
-    ) = UNSET
-    version: (
-        Annotated[
-            str,
-            Meta(
-                max_length=16,
-                description="the `version` of the profile that was read: if it has changed since, "
-                "nothing is done",
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
 
 
 KeyScopes = Annotated[

@@ -1,78 +1,66 @@
-"""Receipts as PDF, drawn by worker processes: ``python -m opentill.pages.pdf``.
+"""Receipts as PDF, drawn by worker processes: ``python -m opentill.receipts.pdf``.
 
 Fonts with Chinese are large and would stay in the memory of every server process. A worker reads
-each ``Sheet`` as JSON and writes its PDF, until it has read a font or its input ends;
-``pdf_workers`` runs two of them.
+each task as JSON and writes its result; ``pdf_workers`` runs them. A worker of the pages ends after
+it has read a font. With the argument ``--keep`` it goes on, for mails, of which there may be many.
 
 The standard fonts of PDF are enough for Western European text. Other text needs a font of the
 machine (decision 0086): that of the setting, or the first of ``FONT_FILES`` that has all letters.
-Without one there is no PDF, and the page says so.
+Without one there is no PDF, and the page says so. HarfBuzz shapes such text, and fpdf2 orders it by
+Unicode's bidirectional algorithm, so that Arabic and Hebrew can be read.
+
+Workers also reduce logos for mails, so that only they decode pictures that somebody uploaded.
 """
 
+import io
 import logging
 import sys
 import traceback
-import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from opentill.pages.pdf_workers import LENGTH_BYTES, NO_FONT, PdfCache, PdfWorkers
+from opentill.receipts.pdf_workers import LENGTH_BYTES, NO_FONT, Limits, PdfCache, PdfWorkers
+from opentill.receipts.sheet import Logo, Party, Sheet, SumLine, is_letter, plain
 
 if TYPE_CHECKING:
     from fpdf import FPDF
+    from PIL.Image import Image
 
-FONT_FILES: Final = (
-    "/usr/share/fonts/truetype/wqy/wqy-microhei.ttc",
-    "/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc",
-    "/usr/share/fonts/noto-cjk/NotoSansCJK-Regular.ttc",
-    "/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf",
-    "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
-    "/usr/share/fonts/dejavu/DejaVuSans.ttf",
-)
-_ERROR: Final = 1  # the result code that says that the sheet could not be drawn
+_Color = tuple[int, int, int]
+_ERROR: Final = 1  # result code: the task failed
+_MODULE: Final = "opentill.receipts.pdf"
+_KEEP: Final = "--keep"
+_MOST_KEPT: Final = 200  # tasks of a worker that keeps running, which bounds its memory
 _STANDARD: Final = "helvetica"
-_ENCODING: Final = "windows-1252"  # the encoding of PDF's standard fonts
-_REPLACEMENT: Final = "□"  # is drawn for a symbol that no font has, such as an emoji
-_GREY: Final = 90
+_ENCODING: Final = "windows-1252"  # encoding of PDF's standard fonts; it has the euro sign
+_INK: Final = (26, 30, 28)
+_SOFT: Final = (95, 104, 99)
+_WARN: Final = (140, 80, 0)
+_RULE: Final = (214, 219, 216)
+_NOTHING: Final = "–"  # in place of an item whose name consists of emoji
 _MARGIN_MM: Final = 20
-_LABEL_MM: Final = 55
-_LINE_MM: Final = 6.5
+_BAND_MM: Final = 3  # height of the band in the accent colour
+_LOGO_MM: Final = (60, 18)  # largest width and height
+_LOGO_PX: Final = (480, 144)  # the same at about 200 pixels per inch
+_LABEL_MM: Final = 42
+_COLUMNS_MM: Final = (82, 20, 34, 34)
+_SUMS_MM: Final = (54, 34)  # the label and the amount of a sum
+_OUTLINE_MM: Final = 0.11  # of letters that replace bold ones, which fonts of files lack
 
 
 class NoFont(Exception):
     """No font of this machine has all letters of a receipt."""
 
 
-class Sheet(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of a page, from top to bottom."""
-
-    language: str
-    title: str
-    shop: str
-    contact: list[str]
-    mark: str  # the text that marks a receipt of test mode; "" in live mode
-    facts: list[tuple[str, str]]
-    total: tuple[str, str]
-    notes: list[str]
-    fonts: list[str]  # paths of font files; the first one that has all letters is used
-
-    @property
-    def text(self) -> str:
-        """All texts of the page, joined."""
-        pairs = [*self.facts, self.total]
-        parts = [self.title, self.shop, self.mark, *self.contact, *self.notes]
-        return "".join((*parts, *(part for pair in pairs for part in pair)))
-
-
-def font_files(setting: Path | None) -> list[str]:
-    """Return paths of the fonts to try: the one of the setting, else usual ones of the machine."""
-    return [str(setting)] if setting is not None else list(FONT_FILES)
-
-
-_WORKERS: Final = PdfWorkers([sys.executable, "-P", "-m", __name__])
+_PAGE_WORKERS: Final = PdfWorkers([sys.executable, "-P", "-m", _MODULE])
+# The number of mails that are being rendered is limited by the connections to the mail server.
+_MAIL_WORKERS: Final = PdfWorkers(
+    [sys.executable, "-P", "-m", _MODULE, _KEEP], Limits(most=64, each=64)
+)
 _CACHE: Final = PdfCache()
 
 
@@ -84,19 +72,43 @@ def find_cached(receipt: str, sheet: Sheet) -> bytes | None:
 async def draw(receipt: str, sheet: Sheet) -> bytes:
     """Have a worker draw the sheet of a receipt, and cache the PDF.
 
-    Raises NoFont, and Unavailable if there are too many sheets or the worker hangs.
+    Raises NoFont, Failed, and Unavailable if there are too many sheets or the worker hangs.
     """
     encoded = msgspec.json.encode(sheet)
-    code, pdf = await _WORKERS.draw(receipt, encoded)
-    if code == NO_FONT:
-        raise NoFont
+    pdf = await _drawn(_PAGE_WORKERS, receipt, encoded)
     _CACHE.add(receipt, encoded, pdf)
     return pdf
 
 
+async def draw_for_mail(receipt: str, sheet: Sheet) -> bytes:
+    """Have a worker draw the sheet of a mail. Raises NoFont, Failed and Unavailable."""
+    return await _drawn(_MAIL_WORKERS, receipt, msgspec.json.encode(sheet))
+
+
+async def _drawn(workers: PdfWorkers, receipt: str, encoded: bytes) -> bytes:
+    code, pdf = await workers.draw(receipt, encoded)
+    if code == NO_FONT:
+        raise NoFont
+    return pdf
+
+
+async def reduce_logo(digest: str, content: bytes) -> bytes:
+    """Have a worker make a small PNG of a logo. Raises Failed and Unavailable.
+
+    ``digest`` identifies the logo. Some mail programs show no WebP.
+    """
+    task = msgspec.json.encode(Logo(content))
+    picture = _CACHE.find(digest, task)
+    if picture is None:
+        _, picture = await _MAIL_WORKERS.draw(digest, task)
+        _CACHE.add(digest, task, picture)
+    return picture
+
+
 def close() -> None:
     """End the idle workers."""
-    _WORKERS.close()
+    _PAGE_WORKERS.close()
+    _MAIL_WORKERS.close()
 
 
 def draw_in_process(sheet: Sheet) -> bytes:
@@ -107,20 +119,22 @@ def draw_in_process(sheet: Sheet) -> bytes:
     pdf.core_fonts_encoding = _ENCODING
     pdf.set_margin(_MARGIN_MM)
     pdf.set_title(sheet.title)
+    pdf.set_author(plain(sheet.shop))
     pdf.set_lang(sheet.language)
     pdf.add_page()
     _Writer(pdf, *_font(pdf, sheet)).write(sheet)
     return bytes(pdf.output())
 
 
-def _font(pdf: "FPDF", sheet: Sheet) -> tuple[str, frozenset[int] | None]:
-    """Return the font's family, and the characters that can be written (None: all of them).
+def _font(pdf: "FPDF", sheet: Sheet) -> tuple[str, frozenset[int]]:
+    """Return the font's family, and the characters that can be written.
 
     If no single font has all letters, further fonts are added as fallbacks.
     """
-    if _is_western(sheet):
-        return _STANDARD, None
-    missing = {ord(character) for character in sheet.text if _is_letter(character)}
+    characters = set(sheet.text)
+    if _is_western(characters):
+        return _STANDARD, frozenset(ord(each) for each in characters if _in_standard_fonts(each))
+    missing = {ord(character) for character in characters if is_letter(character)}
     families: list[str] = []
     available: set[int] = set()
     for number, file in enumerate(sheet.fonts):
@@ -130,99 +144,202 @@ def _font(pdf: "FPDF", sheet: Sheet) -> tuple[str, frozenset[int] | None]:
             continue
         family = f"body{number}"
         pdf.add_font(family, fname=file)
-        characters = set(pdf.fonts[family].cmap)  # type: ignore[union-attr] # fonts of files have it
-        if characters & missing:
+        of_font = set(pdf.fonts[family].cmap)  # type: ignore[union-attr] # fonts of files have it
+        if of_font & missing:
             families.append(family)
-            available |= characters
-            missing -= characters
+            available |= of_font
+            missing -= of_font
     if missing:
         raise NoFont
     pdf.set_fallback_fonts(families[1:])
+    pdf.set_text_shaping(use_shaping_engine=True)
     return families[0], frozenset(available)
 
 
-def _is_western(sheet: Sheet) -> bool:
-    """Whether the standard fonts have all characters of the text."""
+def _is_western(characters: set[str]) -> bool:
+    """Whether the standard fonts have all letters of a text."""
+    return all(_in_standard_fonts(each) for each in characters if is_letter(each))
+
+
+def _in_standard_fonts(character: str) -> bool:
     try:
-        sheet.text.encode(_ENCODING)
+        character.encode(_ENCODING)
     except UnicodeEncodeError:
         return False
     return True
 
 
-def _is_letter(character: str) -> bool:
-    """Whether a text would lose meaning without the character, as opposed to an emoji."""
-    return unicodedata.category(character)[0] in "LNPZ" and not character.isspace()
-
-
 class _Writer:
     """Writes a sheet from top to bottom."""
 
-    def __init__(self, pdf: "FPDF", family: str, available: frozenset[int] | None) -> None:
+    def __init__(self, pdf: "FPDF", family: str, available: frozenset[int]) -> None:
         self._pdf = pdf
         self._family = family
         self._available = available
 
     def write(self, sheet: Sheet) -> None:
+        pdf = self._pdf
+        pdf.set_fill_color(*sheet.accent)
+        pdf.rect(0, 0, pdf.w, _BAND_MM, style="F")
         if sheet.mark:
-            self._line(sheet.mark, 10, color=(140, 80, 0))
-        self._line(sheet.shop, 16)
-        for line in sheet.contact:
-            self._line(line, 10, color=(_GREY,) * 3)
-        self._pdf.ln(_LINE_MM)
-        self._line(sheet.title, 20)
-        self._pdf.ln(2)
-        for name, value in sheet.facts:
-            self._fact(name, value, 11)
-        self._fact(*sheet.total, 13)
-        self._pdf.ln(_LINE_MM)
-        for line in sheet.notes:
-            self._line(line, 9, color=(_GREY,) * 3)
+            self._text(sheet.mark, 10, color=_WARN)
+            pdf.ln(3)
+        top = pdf.get_y()
+        self._shop(sheet, top)
+        pdf.set_xy(pdf.l_margin, top)
+        self._text(sheet.title, 22, width=pdf.epw - _LOGO_MM[0], is_bold=True)
+        pdf.set_y(max(pdf.get_y(), top + _LOGO_MM[1]) + 4)
+        for label, value in sheet.facts:
+            self._row([(label, _LABEL_MM, "L", _SOFT), (value, pdf.epw - _LABEL_MM, "L", _INK)])
+        pdf.ln(8)
+        self._parties(sheet.parties)
+        self._text(sheet.headline, 15, is_bold=True)
+        pdf.ln(6)
+        self._item(sheet)
+        for line in sheet.sums:
+            self._sum(line)
+        pdf.ln(12)
+        for note in sheet.notes:
+            self._text(note, 9, color=_SOFT)
 
     def _writable(self, text: str) -> str:
-        """Replace characters that no font has, and drop those that are invisible anyway."""
-        text = " ".join(text.split())
-        available = self._available
-        if available is None:
-            return text
-        replacement = _REPLACEMENT if ord(_REPLACEMENT) in available else " "
-        return "".join(
-            c if c == " " or ord(c) in available else replacement
-            for c in text
-            if ord(c) in available or unicodedata.category(c) not in {"Cf", "Mn", "Cc"}
+        """Return the text without the symbols that no font has."""
+        return plain(
+            "".join(each for each in plain(text) if each == " " or ord(each) in self._available)
         )
 
-    def _line(self, text: str, size: int, color: Sequence[int] = (0, 0, 0)) -> None:
-        self._pdf.set_font(self._family, size=size)
-        self._pdf.set_text_color(*color)
-        height = size * 0.5
-        self._pdf.multi_cell(0, height, self._writable(text), new_x="LMARGIN", new_y="NEXT")
-
-    def _fact(self, name: str, value: str, size: int) -> None:
+    @contextmanager
+    def _font_of(self, size: float, color: _Color, *, is_bold: bool = False) -> Iterator[None]:
+        """Set the font. Fonts of files have no bold letters; their outline is drawn instead."""
         pdf = self._pdf
-        pdf.set_font(self._family, size=size)
-        pdf.set_draw_color(215)
-        pdf.line(pdf.l_margin, pdf.get_y() + 1, pdf.w - pdf.r_margin, pdf.get_y() + 1)
+        is_standard = self._family == _STANDARD
+        pdf.set_font(self._family, "B" if is_bold and is_standard else "", size)
+        pdf.set_text_color(*color)
+        if not is_bold or is_standard:
+            yield
+            return
+        pdf.set_draw_color(*color)
+        with pdf.local_context(text_mode=2, line_width=_OUTLINE_MM):
+            yield
+
+    def _text(
+        self,
+        text: str,
+        size: float,
+        color: _Color = _INK,
+        width: float = 0,
+        align: str = "L",
+        *,
+        is_bold: bool = False,
+    ) -> None:
+        """Write a paragraph; the next one begins below it at the same place."""
+        pdf = self._pdf
+        left = pdf.get_x()
+        with self._font_of(size, color, is_bold=is_bold):
+            pdf.multi_cell(width, size * 0.5, self._writable(text), align=align, new_y="NEXT")
+        pdf.set_x(left)
+
+    def _row(
+        self,
+        cells: Sequence[tuple[str, float, str, _Color]],
+        size: float = 10,
+        *,
+        is_bold: bool = False,
+        left: float = _MARGIN_MM,
+    ) -> None:
+        """Write cells side by side; each has a text, a width in mm, an alignment and a colour."""
+        pdf = self._pdf
+        if pdf.will_page_break(size):
+            pdf.add_page()
+        top = bottom = pdf.get_y()
+        for text, width, align, color in cells:
+            pdf.set_xy(left, top)
+            self._text(text, size, color, width, align, is_bold=is_bold)
+            bottom = max(bottom, pdf.get_y())
+            left += width
+        pdf.set_xy(pdf.l_margin, bottom + 1)
+
+    def _rule(self, left: float) -> None:
+        pdf = self._pdf
+        pdf.set_draw_color(*_RULE)
+        pdf.set_line_width(0.2)
+        pdf.line(left, pdf.get_y(), pdf.w - pdf.r_margin, pdf.get_y())
         pdf.ln(2)
-        top = pdf.get_y()
-        pdf.set_text_color(_GREY)
-        pdf.multi_cell(_LABEL_MM, _LINE_MM, self._writable(name), align="L", new_y="NEXT")
-        left_end = pdf.get_y()
-        pdf.set_xy(pdf.l_margin + _LABEL_MM, top)
-        pdf.set_text_color(0)
-        pdf.multi_cell(0, _LINE_MM, self._writable(value), align="R", new_x="LMARGIN", new_y="NEXT")
-        pdf.set_y(max(left_end, pdf.get_y()))
+
+    def _shop(self, sheet: Sheet, top: float) -> None:
+        """Draw the logo at the right or, without a logo, write the shop's name there."""
+        pdf = self._pdf
+        right, (width, height) = pdf.w - pdf.r_margin, _LOGO_MM
+        if sheet.logo is None:
+            pdf.set_xy(right - width, top)
+            self._text(sheet.shop, 12, sheet.accent, width, "R", is_bold=True)
+            return
+        picture = _reduced(sheet.logo)
+        scale = min(width / picture.width, height / picture.height)
+        pdf.image(picture, right - picture.width * scale, top, w=picture.width * scale)
+
+    def _parties(self, parties: Sequence[Party]) -> None:
+        pdf = self._pdf
+        top = bottom = pdf.get_y()
+        width = pdf.epw / 2
+        for number, party in enumerate(parties):
+            pdf.set_xy(pdf.l_margin + number * width, top)
+            self._text(party.heading, 10, width=width - 4, is_bold=True)
+            for line in party.lines:
+                pdf.set_xy(pdf.get_x(), pdf.get_y() + 0.6)
+                self._text(line, 10, width=width - 4)
+            bottom = max(bottom, pdf.get_y())
+        pdf.set_xy(pdf.l_margin, bottom + 10)
+
+    def _item(self, sheet: Sheet) -> None:
+        aligns = ("L", "R", "R", "R")
+        headings = zip(sheet.columns, _COLUMNS_MM, aligns, [_SOFT] * 4, strict=True)
+        self._row(list(headings), 9)
+        self._rule(_MARGIN_MM)
+        name = self._writable(sheet.item[0]) or _NOTHING
+        values = (name, *sheet.item[1:])
+        self._row(list(zip(values, _COLUMNS_MM, aligns, [_INK] * 4, strict=True)))
+        self._pdf.ln(4)
+
+    def _sum(self, line: SumLine) -> None:
+        left = self._pdf.w - self._pdf.r_margin - sum(_SUMS_MM)
+        if self._pdf.will_page_break(14):
+            self._pdf.add_page()
+        self._rule(left)
+        color = _INK if line.is_total else _SOFT
+        cells = [(line.label, _SUMS_MM[0], "L", color), (line.amount, _SUMS_MM[1], "R", _INK)]
+        self._row(cells, is_bold=line.is_total, left=left)
+
+
+def _reduced(content: bytes) -> "Image":
+    """Return a logo in the size in which it is printed."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(content)) as original:
+        picture = original.convert("RGBA")
+    picture.thumbnail(_LOGO_PX)
+    return picture
+
+
+def _png(content: bytes) -> bytes:
+    target = io.BytesIO()
+    _reduced(content).save(target, "PNG", optimize=True)
+    return target.getvalue()
 
 
 def main() -> int:
-    """Read sheets from the standard input and write their PDFs to the standard output.
+    """Read tasks from the standard input and write their results to the standard output.
 
-    A "+" after a result means that the worker takes another sheet.
+    A "+" after a result means that the worker takes another task.
     """
-    logging.disable()  # otherwise fpdf would log every defect of a font
+    logging.disable()  # fpdf logs every defect of a font
     source, target = sys.stdin.buffer, sys.stdout.buffer
+    keeps_fonts = _KEEP in sys.argv[1:]
+    tasks = 0
     while len(head := source.read(LENGTH_BYTES)) == LENGTH_BYTES:
-        code, result, is_reusable = _draw_encoded(source.read(int.from_bytes(head)))
+        tasks += 1
+        code, result, has_fonts = _perform(source.read(int.from_bytes(head)))
+        is_reusable = code != _ERROR and (not has_fonts or (keeps_fonts and tasks < _MOST_KEPT))
         target.write(bytes([code]) + len(result).to_bytes(LENGTH_BYTES) + result)
         target.write(b"+" if is_reusable else b"-")
         target.flush()
@@ -231,13 +348,15 @@ def main() -> int:
     return 0
 
 
-def _draw_encoded(encoded: bytes) -> tuple[int, bytes, bool]:
-    """Return code, result, and whether the worker has read no font and so can be reused."""
+def _perform(encoded: bytes) -> tuple[int, bytes, bool]:
+    """Return code and result of a task, and whether the worker has read a font for it."""
     try:
-        sheet = msgspec.json.decode(encoded, type=Sheet)
-        return 0, draw_in_process(sheet), _is_western(sheet)
+        task = msgspec.json.decode(encoded, type=Sheet | Logo)
+        if isinstance(task, Logo):
+            return 0, _png(task.content), False
+        return 0, draw_in_process(task), not _is_western(set(task.text))
     except NoFont:
-        return NO_FONT, b"", False
+        return NO_FONT, b"", True
     except Exception:  # noqa: BLE001 - the caller and the log get it
         return _ERROR, traceback.format_exc().encode(), False
 

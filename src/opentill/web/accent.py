@@ -20,7 +20,7 @@ Scheme = Literal["light", "dark"]
 # Colours of tokens.css: of cards, and of every background on which a link can be.
 CARDS: Final[dict[Scheme, str]] = {"light": "#ffffff", "dark": "#171e1b"}
 BACKGROUNDS: Final[dict[Scheme, tuple[str, ...]]] = {
-    "light": ("#f3f1ea", "#ffffff", "#fcf0ee", "#fdf5e3", "#e3f2eb"),
+    "light": ("#f6f5f1", "#ffffff", "#fcf0ee", "#fdf5e3", "#e3f2eb"),
     "dark": ("#0e1311", "#171e1b", "#331b18", "#2d2413", "#153026"),
 }
 TEXT_CONTRAST: Final = 4.5

@@ -103,6 +103,10 @@ class Localizer:
         """Format a share from 0 to 1 with at most one decimal: ``97.5%``."""
         return str(format_percent(share, "#,##0.#%", locale=self._locale))
 
+    def exact_percent(self, share: Decimal) -> str:
+        """Format a share with all of its decimals: ``8.875%``."""
+        return str(format_percent(share, "#,##0.#####%", locale=self._locale))
+
     def day(self, day: date) -> str:
         """Format a day with its weekday: ``Mon, Mar 30, 2026``."""
         return str(format_skeleton("yMMMEd", day, locale=self._locale))
