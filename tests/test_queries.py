@@ -29,6 +29,7 @@ OTHER_MODULES: Final = {
     "opentill.integrity.event_queries": "the integrity rule of events, which is long",
     "opentill.ledger.incremental_queries": "the incremental check of a range of entries",
     "opentill.people.reset_queries": "resets of second factors",
+    "opentill.orders.search.lookup_queries": "looking up orders by ids and numbers",
     "opentill.orders.transition_queries": "the statements of transitions",
     "opentill.webhooks.catchup_queries": "numbering events, and reading them by number",
     "opentill.webhooks.dispatch_queries": "the statements of the dispatcher",
@@ -190,7 +191,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         "orders.payments.queries": "CLAIM_ATTEMPTS DUPLICATES LAST_REFUSED MAKE_DUE"
         " UNCOUNTED_MERCHANTS",
         "orders.queries": "ANYWHERE FORGOTTEN STUCK STUCK_ORDERS",
-        "orders.search.queries": "WAITING",
+        "orders.search.queries": "INDEX_AGAIN WAITING",
         "orders.settlement.queries": "RESERVES_DUE",
         "payment_links.queries": "ANYWHERE NOTE_ENDED",
         "payouts.queries": "ANYWHERE BY_IDS DUE DUE_AFTER IN_RUN MOVED_BY_RUN PUT_IN_FILE"

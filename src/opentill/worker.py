@@ -125,6 +125,16 @@ async def _index_orders(app: App) -> int:
     return 0  # 0 makes the job pause: indexing is worth its cost only after many changes
 
 
+async def _index_remaining_orders(app: App) -> int:
+    await indexing.index_orders(app.db, at_least=1)
+    return 0  # pause, since a search over all merchants reads what is not indexed yet
+
+
+async def _index_orders_again(app: App) -> int:
+    await indexing.index_again(app.db)
+    return 0  # pause, so that searches have to read only one batch of marked orders
+
+
 async def _count_figures(app: App) -> int:
     await figure_jobs.count_all(app.db)
     return 0  # 0 makes the job pause: many entries together cost less than each alone
@@ -166,6 +176,8 @@ JOBS: Final = (
     Job("note_uses", 30.0, _note_uses),
     Job("roll_up_totals", 1.0, _roll_up),
     Job("index_orders", 1.0, _index_orders),
+    Job("index_remaining_orders", 300.0, _index_remaining_orders),
+    Job("index_orders_again", 1.0, _index_orders_again),
     Job("count_figures", 30.0, _count_figures),
     Job("repair_figures", 3600.0, _repair_figures),
     Job("end_factors", 5.0, _end_factors),

@@ -240,7 +240,7 @@ def test_a_live_list_receives_each_change_once(shop: Shop) -> None:
     for query in ({"live": "off"}, {"page": "2"}, {"amount": "x"}):
         page = payments.visitor.get(payments.path, params=query)
         assert "hx-get" not in page.text
-        assert "script-src" not in page.headers["content-security-policy"]
+        assert "connect-src" not in page.headers["content-security-policy"]
 
 
 def test_polls_do_not_extend_a_login_and_are_refused_after_its_end(shop: Shop, clock) -> None:

@@ -27,6 +27,7 @@ BIG_TABLES: Final = frozenset(
         "events",
         "list_counts",
         "search_terms",
+        "search_words",
     }
 )
 _FIRST_OPEN: Final = f"cs_{MANY_ORDERS * 9 // 10:026}"  # a tenth of the sessions is open

@@ -179,6 +179,8 @@ EXPLAINED: Final = frozenset(
         "orders.export.queries": "EXPORT_EDGES",
         # these store a card that is reported after its payment: tests/orders/test_cards.py
         "orders.queries   ": "STORE_CARD REINDEX",
+        # this marks a batch of any merchant: tests/orders/search/test_search.py
+        "orders.search.queries ": "INDEX_AGAIN",
         # this is for payments in a batch: tests/orders/payments/test_confirmation.py
         "orders.payments.queries": "ATTEMPTS_OF_GATEWAYS",
         # these run in tests/pages and tests/ledger
@@ -259,6 +261,8 @@ class Business:
         for path in (f"/v1/products/{archived}", "/v1/products", "/v1/products?status=ARCHIVED"):
             shop.data("GET", path)
         assert self.api_server.tx(lambda tx: products.has_any(tx, self.id))
+        for search in (products.search, payment_links.list_matching, payouts.list_matching):
+            self.api_server.tx(lambda tx, search=search: search(tx, self.id, "te"))
         assert self.api_server.tx(lambda tx: products.find_newest_active(tx, self.id))
 
     def use_sessions(self) -> None:

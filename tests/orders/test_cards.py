@@ -98,7 +98,10 @@ async def test_an_order_is_found_by_its_cards_digits_as_soon_as_it_is_paid(
         " order by length(place)",
         order.merchant_id,
     )
-    assert [row["place"] for row in rows] == ["amount", "amount\x1fcard"]
+    assert [row["place"] for row in rows] == [
+        "amount\x1famount.USD",
+        "amount\x1famount.USD\x1fcard",
+    ]
 
 
 def test_cards_are_displayed_with_the_usual_names_of_brands() -> None:

@@ -1449,9 +1449,9 @@ export interface OrdersListQuery {
   metadata?: Record<string, string> | undefined;
   /**
    * Only orders that this leads to: any id (order, session, attempt, refund, dispute, event,
-   * balance transaction or product), a `refundNo`, an Epay `trade_no` or `out_trade_no`, an
-   * e-mail address or the beginning of one, a value of the metadata, an amount, or the last
-   * four digits of the card.
+   * balance transaction or product), a `refundNo`, an Epay `trade_no` or `out_trade_no`, a
+   * customer's name or e-mail address or the beginning of a part of it, a value of the
+   * metadata, an amount, or the last four digits of the card.
    */
   query?: string | undefined;
 }
@@ -1477,9 +1477,9 @@ export interface OrdersExportQuery {
   metadata?: Record<string, string> | undefined;
   /**
    * Only orders that this leads to: any id (order, session, attempt, refund, dispute, event,
-   * balance transaction or product), a `refundNo`, an Epay `trade_no` or `out_trade_no`, an
-   * e-mail address or the beginning of one, a value of the metadata, an amount, or the last
-   * four digits of the card.
+   * balance transaction or product), a `refundNo`, an Epay `trade_no` or `out_trade_no`, a
+   * customer's name or e-mail address or the beginning of a part of it, a value of the
+   * metadata, an amount, or the last four digits of the card.
    */
   query?: string | undefined;
   /** `true`: the file begins with a byte order mark, by which spreadsheets know UTF-8. */

@@ -21,7 +21,7 @@ _COLUMNS: Final = payments_columns.without("customer")
 
 
 async def show(request: PageRequest) -> Response:
-    """List the customers whose address begins with the search, or those of the newest payments."""
+    """List the customers who match the search, or those of the newest payments."""
     db, zone = request.app.replica.reading(), await page_helpers.find_zone(request)
     email, errors = lists.text(request, "email"), dict[str, str]()
     customers: list[orders.CustomerOrder] = []
@@ -33,7 +33,7 @@ async def show(request: PageRequest) -> Response:
         try:
             customers = await orders.find_customers(db, request.merchant_id, email)
         except Invalid:
-            errors["email"] = N_("More than 200 addresses begin so: enter more of it")
+            errors["email"] = N_("More than 200 customers match: enter more of the name or address")
     if len(customers) == 1 and customers[0].email.lower() == email.lower():
         return page_helpers.redirect(request, "customers", "one", email=customers[0].email)
     pager = Pager(lists.page_number(request), len(customers))

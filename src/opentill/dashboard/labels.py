@@ -261,7 +261,7 @@ PAYMENT_FILTER: Final = {
 }
 PAYMENT_FILTER_ERROR: Final = {
     "query": N_("Search for at most 200 characters"),
-    "many": N_("More than 200 addresses begin so: enter more of it"),
+    "many": N_("More than 200 customers match: enter more of the name or address"),
     "status": N_("Choose one of the statuses"),
     "email": N_("Enter the whole e-mail address, as ada@example.com"),
     "amount": N_("Enter an amount as 9.99"),

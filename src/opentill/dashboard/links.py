@@ -94,6 +94,19 @@ async def show(request: PageRequest) -> Response:
     return await _list(request)
 
 
+async def _list_page(
+    request: PageRequest, query: PaymentLinksQuery
+) -> tuple[list[PaymentLink], int]:
+    """Return a page of links, of all or of those that are searched, and their number."""
+    text = lists.text(request, "query")
+    if not text:
+        return await payment_links.list_page(request.app.db, request.merchant_id, query)
+    async with request.app.db.connection() as tx:
+        matches = await payment_links.list_matching(tx, request.merchant_id, text)
+    matches = [match for match in matches if query.active in {None, match.active}]
+    return matches[(query.page - 1) * query.size :][: query.size], len(matches)
+
+
 async def _list(
     request: PageRequest,
     status: int = 200,
@@ -106,7 +119,7 @@ async def _list(
         size=lists.SIZE,
         active=None if chosen is None else _ACTIVE[chosen],
     )
-    page, total = await payment_links.list_page(request.app.db, request.merchant_id, query)
+    page, total = await _list_page(request, query)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         usage = await payment_links.find_usage(tx, merchant.id, [link.id for link in page])

@@ -22,6 +22,7 @@ from opentill.dashboard import (
     payouts,
     products,
     requests,
+    search,
     sessions,
     settings,
     team,
@@ -36,6 +37,7 @@ from opentill.portal.request import PageRequest
 # Each group of the menu (portal/menu.py) lists its pages in this order.
 PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *home.pages,
+    *search.pages,
     *payments_list.pages,
     *payment.pages,
     *disputes.pages,

@@ -28,7 +28,18 @@ async def show(request: PageRequest) -> Response:
     status = lists.choice(request, "status", payouts.STATUSES)
     number = lists.page_number(request)
     db = request.app.replica.reading()
-    rows, total = await payouts.page(db, merchant_id, status, number, lists.SIZE, days.range)
+    if text := lists.text(request, "query"):
+        matches = await db.read(lambda tx: payouts.list_matching(tx, merchant_id, text))
+        since, until = days.range
+        rows = [
+            match
+            for match in matches
+            if status in {None, match.status} and since <= match.created_at <= until
+        ]
+        total = len(rows)
+        rows = rows[(number - 1) * lists.SIZE :][: lists.SIZE]
+    else:
+        rows, total = await payouts.page(db, merchant_id, status, number, lists.SIZE, days.range)
     await figures.catch_up(request.app.db, merchant_id)
     coming = await figures.find_coming(request.app.db, merchant_id, zone, request.now)
     return render.page(

@@ -77,6 +77,17 @@ async def show(request: PageRequest) -> Response:
     return await _list(request)
 
 
+async def _list_page(request: PageRequest, query: ProductsQuery) -> tuple[list[Product], int]:
+    """Return a page of products, of all or of those that are searched, and their number."""
+    text = lists.text(request, "query")
+    if not text:
+        return await products.list_page(request.app.db, request.merchant_id, query)
+    async with request.app.db.connection() as tx:
+        matches = await products.search(tx, request.merchant_id, text)
+    matches = [match for match in matches if query.status in {None, match.status}]
+    return matches[(query.page - 1) * query.size :][: query.size], len(matches)
+
+
 async def _list(
     request: PageRequest,
     status: int = 200,
@@ -85,7 +96,7 @@ async def _list(
 ) -> Response:
     chosen = lists.choice(request, "status", _STATUSES)
     query = ProductsQuery(page=lists.page_number(request), size=_SIZE, status=chosen)
-    page, total = await products.list_page(request.app.db, request.merchant_id, query)
+    page, total = await _list_page(request, query)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         sales = await checkouts.find_sales(tx, merchant.id, [product.id for product in page])

@@ -61,6 +61,7 @@ async def _endpoints(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         endpoints = await webhooks.search(tx, request.merchant_id)
+    text = lists.text(request, "query")
     defaults: dict[str, Any] = {"form": read_entries({}), "form_id": form_ids.new_form_id()}
     page_values: dict[str, Any] = {**defaults, **values}
     return render.page(
@@ -68,7 +69,9 @@ async def _endpoints(
         "webhooks.html",
         status,
         errors=errors or {},
-        endpoints=endpoints,
+        endpoints=webhooks.matching(endpoints, text) if text else endpoints,
+        number=len(endpoints),
+        text=text,
         zone=ZoneInfo(merchant.time_zone),
         types=TYPES,
         why_disabled=WHY_DISABLED,

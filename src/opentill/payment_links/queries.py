@@ -48,6 +48,20 @@ SEARCH = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
+# Links with a part of the name or of the merchant's own number, with an exact id or slug, or for
+# one of some products, among the newest `:scanned`. `:like` is a pattern.
+MATCHING = Query(
+    PaymentLink,
+    """
+    select * from (
+        select * from payment_links where merchant_id = :merchant_id
+        order by created_at desc, id desc limit :scanned
+    ) newest
+    where id = :text or slug = :slug or name ilike :like or client_reference ilike :like
+        or product_id = any (:product_ids::text[])
+    order by created_at desc, id desc limit :limit
+    """,
+)
 LOCKED = Query(
     PaymentLink,
     "select * from payment_links where merchant_id = :merchant_id and id = :id for update",

@@ -13,6 +13,7 @@ from opentill.checkouts import items
 from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import is_id, new_id, new_slug
 from opentill.db.database import Db, Tx
+from opentill.db.query import like
 from opentill.gateways.model import Gateway
 from opentill.http import inputs
 from opentill.http.paging import active_filters
@@ -29,6 +30,8 @@ from opentill.payment_links.model import (
     Usage,
 )
 
+MOST_FOUND: Final = 200  # links that a search returns
+_SCANNED: Final = 10_000  # newest links of a merchant that a search reads: some milliseconds
 _MAX_REFERENCE = 200
 _CHANGEABLE: Final = (
     "active", "name", "description", "max_quantity", "expires_at", "max_uses", "success_url",
@@ -214,6 +217,25 @@ async def find_anywhere(tx: Tx, link_id: str) -> PaymentLink:
 async def search(tx: Tx, merchant_id: str | None, limit: int) -> list[PaymentLink]:
     """Return the newest links of a merchant, or of all, for the operator."""
     return await queries.SEARCH.all(tx, merchant_id=merchant_id, limit=limit)
+
+
+async def list_matching(tx: Tx, merchant_id: str, text: str) -> list[PaymentLink]:
+    """Return a merchant's links that a text leads to, newest first, at most 200.
+
+    The text is a part of the name, of the product's name or of the merchant's own number, or the id
+    or address of a link.
+    """
+    matching_products = await products.search(tx, merchant_id, text)
+    return await queries.MATCHING.all(
+        tx,
+        merchant_id=merchant_id,
+        text=text,
+        slug=text.rpartition("/")[2],
+        like=like(text),
+        product_ids=[product.id for product in matching_products],
+        scanned=_SCANNED,
+        limit=MOST_FOUND,
+    )
 
 
 async def list_page(

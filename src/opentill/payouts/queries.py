@@ -110,6 +110,21 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
 
 
 LISTS = lists(Payout, "payouts", ListQuery)
+# Payouts with an exact id, a part of a reference, or one of some amounts, among the newest
+# `:scanned`. `:like` is a pattern.
+MATCHING = Query(
+    Payout,
+    """
+    select * from (
+        select * from payouts where merchant_id = :merchant_id
+        order by created_at desc, id desc limit :scanned
+    ) newest
+    where id = :text or reference ilike :like or bank_reference ilike :like
+        or (amount_minor, currency) in (
+            select * from unnest(:amount_minor::bigint[], :currency::text[]))
+    order by created_at desc, id desc limit :limit
+    """,
+)
 FAILED_SINCE = Query(
     Payout,
     """

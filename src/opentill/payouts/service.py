@@ -6,9 +6,11 @@ from typing import Final
 
 from opentill import ledger, list_counts, merchants, webhooks
 from opentill.core import money
+from opentill.core.amounts import minor_amounts
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
+from opentill.db.query import like
 from opentill.merchants import Actor, Merchant, approval_limits, operator_actions
 from opentill.payouts import events, queries
 from opentill.payouts.model import (
@@ -23,6 +25,8 @@ from opentill.payouts.model import (
 
 LONGEST_BANK_REFERENCE: Final = 140  # characters, the limit of ISO 20022's remittance information
 MOST_FAILED: Final = 100
+MOST_FOUND: Final = 200  # payouts that a search returns
+_SCANNED: Final = 10_000  # newest payouts of a merchant that a search reads: some milliseconds
 
 
 async def create(
@@ -219,6 +223,24 @@ async def search(
     if merchant_id is not None:
         await merchants.find(tx, merchant_id)
     return await queries.SEARCH.all(tx, merchant_id=merchant_id, status=status, limit=limit)
+
+
+async def list_matching(tx: Tx, merchant_id: str, text: str) -> list[Payout]:
+    """Return a merchant's payouts that a text leads to, newest first, at most 200.
+
+    The text is an id, a part of our or the bank's reference, or an amount as people write it.
+    """
+    amounts = minor_amounts(text)
+    return await queries.MATCHING.all(
+        tx,
+        merchant_id=merchant_id,
+        text=text,
+        like=like(text),
+        amount_minor=[amount.minor for amount in amounts],
+        currency=[amount.currency for amount in amounts],
+        scanned=_SCANNED,
+        limit=MOST_FOUND,
+    )
 
 
 async def failed_since(tx: Tx, merchant_id: str, since: int) -> list[Payout]:

@@ -23,8 +23,8 @@ def page(
 ) -> Response:
     """Render a page with the values of its template.
 
-    ``scripts``: it runs our scripts. ``picture_origins``: other origins of its pictures.
-    ``live``: it updates itself (decision 0068).
+    ``scripts``: it runs our scripts; pages with the search box always do. ``picture_origins``:
+    other origins of its pictures. ``live``: it updates itself (decision 0068).
     """
     html = fragment(request, template, **values)
     return responses.page(
@@ -33,7 +33,7 @@ def page(
         status,
         headers,
         picture_origins=picture_origins,
-        scripts=scripts,
+        scripts=scripts or bool(request.search_path),
         live=live,
     )
 

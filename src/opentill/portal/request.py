@@ -242,6 +242,19 @@ class PageRequest:
         return f"{path}?{encoded}" if encoded else path
 
     @property
+    def search_path(self) -> str:
+        """The path of the search in the header; "" if the page has none."""
+        if self._access is not None:
+            return self.link("search")
+        has_one = self.portal.is_console and self.portal.has_page("/search")
+        return self.console("search") if has_one and self._login is not None else ""
+
+    @property
+    def is_search(self) -> bool:
+        """Whether this is the page with the results of the search."""
+        return self.search_path == f"{self.base}{self.path}"
+
+    @property
     def is_filtered(self) -> bool:
         """Whether the query has a filter."""
         return any(text for name, text in self.query.items() if name not in _NO_FILTERS)

@@ -13,6 +13,7 @@ from opentill.products.service import (
     has_any,
     list_page,
     parse_price,
+    search,
     stand_in_id,
     update,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "has_any",
     "list_page",
     "parse_price",
+    "search",
     "stand_in_id",
     "update",
 ]

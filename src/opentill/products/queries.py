@@ -85,6 +85,20 @@ ARCHIVE = Command(
     """,
 )
 
+# Products with a part of the name or the exact id, among the newest `:scanned`. `:like` is a
+# pattern.
+SEARCH = Query(
+    Product,
+    """
+    select * from (
+        select * from products where merchant_id = :merchant_id
+        order by created_at desc, id desc limit :scanned
+    ) newest
+    where id = :text or name ilike :like
+    order by created_at desc, id desc limit :limit
+    """,
+)
+
 
 class ListQuery(PageQuery, frozen=True, rename="camel"):
     """Which products to list."""

@@ -12,6 +12,7 @@ from opentill.core import money
 from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import derived_id, new_id
 from opentill.db.database import Db, Tx
+from opentill.db.query import like
 from opentill.http import inputs
 from opentill.http.paging import active_filters
 from opentill.merchants import Actor
@@ -19,6 +20,8 @@ from opentill.products import queries
 from opentill.products.model import Outdated, Product, ProductBody, ProductUpdate, Saved
 
 _log: Final = structlog.get_logger()
+MOST_FOUND: Final = 200  # products that a search returns
+_SCANNED: Final = 10_000  # newest products of a merchant that a search reads: some milliseconds
 _CHANGEABLE: Final = ("name", "description", "image", "price_minor", "currency", "metadata")
 
 
@@ -120,6 +123,18 @@ async def list_page(
     """Return the page that a query asks for, newest first, and how many products there are."""
     rows = list_counts.Paginator(db, queries.LISTS, merchant_id, active_filters(query))
     return await rows.page(query.page, query.size)
+
+
+async def search(tx: Tx, merchant_id: str, text: str) -> list[Product]:
+    """Return products with a text in their names or as their id, newest first, at most 200."""
+    return await queries.SEARCH.all(
+        tx,
+        merchant_id=merchant_id,
+        text=text,
+        like=like(text),
+        scanned=_SCANNED,
+        limit=MOST_FOUND,
+    )
 
 
 async def update(

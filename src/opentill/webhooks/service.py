@@ -1,6 +1,6 @@
 """Creating, changing and deleting endpoints, and rotating their secrets."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -306,6 +306,16 @@ async def list_latest_deliveries(
 async def list_disabled(tx: Tx, limit: int) -> list[Endpoint]:
     """Return the disabled endpoints of all merchants, most recently changed first."""
     return await queries.DISABLED.all(tx, limit=limit)
+
+
+def matching(endpoints: Iterable[Endpoint], text: str) -> list[Endpoint]:
+    """Return the endpoints with a text in their URLs or descriptions, or as their id."""
+    lowered = text.lower()
+    return [
+        endpoint
+        for endpoint in endpoints
+        if lowered in f"{endpoint.url}\n{endpoint.description}".lower() or endpoint.id == text
+    ]
 
 
 async def search(tx: Tx, merchant_id: str | None, limit: int = 500) -> list[Endpoint]:

@@ -15,7 +15,7 @@ from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.list_counts import FOREVER
 from opentill.orders import Order, service
-from opentill.orders.search import filters, terms
+from opentill.orders.search import customer_words, filters, terms
 from opentill.orders.search import jobs as indexing
 from opentill.orders.search import queries as search_queries
 from opentill.orders.search import service as search
@@ -29,6 +29,8 @@ from support.transactions import RunRolledBack
 DAY: Final = 86_400_000
 _numbers: Final = itertools.count(1)
 EMAILS: Final = ("", "ada@example.com", "Ada@Example.com", "ada@example.community", "bob@x.org")
+# The name under which a customer pays, by their e-mail address in small letters.
+NAMES: Final = {"ada@example.com": "Ada Brook", "bob@x.org": "Zoë-Marie Brook"}
 VALUES: Final = ("ada@example.com", "7", "7.00", "Pro", "pro", "")
 emails = st.sampled_from(EMAILS)
 metadata = st.dictionaries(st.sampled_from("abc"), st.sampled_from(VALUES), max_size=3)
@@ -54,7 +56,8 @@ queries = st.fixed_dictionaries(
             st.sampled_from("ab"), st.sampled_from(VALUES), min_size=1, max_size=2
         ),
         "query": st.sampled_from(
-            ["ada@example.com", "ada@exam", "ada@example.com ", "7", "PRO", "bob", "zz", "9.99"]
+            "ada@example.com|ada@exam|ada@example.com |7|PRO|bob|zz|9.99|example.com|@x.org|brook"
+            "|brook a|zoe|Marie Brook|$9.99|7,00".split("|")
         ),
         "start_date": st.integers(0, 3 * DAY).map(lambda ms: world.NOW + ms),
     },
@@ -78,10 +81,16 @@ async def apply_changes(tx: Tx, order: Order, changes: Sequence[Any]) -> None:
         if change == "new":
             text = msgspec.json.encode(values).decode()
             columns = {"customer_email": email, "metadata": text, "amount_minor": amount}
+            columns["customer_name"] = NAMES.get(email.lower())
             columns |= {"created_at": world.NOW + at, "platform_fee_minor": 0}
             ids.append(await insert(tx, order, **columns))
         elif change == "email":
-            await tx.execute("update orders set customer_email = $2 where id = $1", order_id, email)
+            await tx.execute(
+                "update orders set customer_email = $2, customer_name = $3 where id = $1",
+                order_id,
+                email,
+                NAMES.get(email.lower()),
+            )
         elif change == "status":
             status = STATUSES[number % 3]
             await tx.execute("update orders set status = $2 where id = $1", order_id, status)
@@ -108,13 +117,20 @@ async def read_matches(tx: Tx, order: Order, query: OrdersQuery) -> list[str]:
     if query.query is not None:
         term = terms.term_of(query.query)
         exact = {row["id"] for row in rows if term in _terms(row)}
+        amount = {"$9.99": 999, "7,00": 700}.get(query.query)
+        exact = exact or {row["id"] for row in rows if row["amount_minor"] == amount}
         if exact or len(term) < 3:
             matches = [row for row in matches if row["id"] in exact]
         else:
-            emails = {row["id"]: terms.term_of(row["customer_email"]) for row in matches}
-            matches = [row for row in matches if emails[row["id"]].startswith(term)]
+            matches = [row for row in matches if _is_of_customer(row, query.query)]
     matches.sort(key=lambda row: (row["created_at"], row["id"]), reverse=True)
     return [row["id"] for row in matches]
+
+
+def _is_of_customer(row: asyncpg.Record, text: str) -> bool:
+    email, prefix = row["customer_email"], customer_words.prefix_of(text)
+    words = customer_words.words_of(email, row["customer_name"]) if email else ()
+    return any(word.startswith(prefix) for word in words)
 
 
 def _terms(row: asyncpg.Record) -> set[str]:
@@ -235,8 +251,34 @@ def test_a_search_may_match_the_beginnings_of_two_hundred_addresses(
         await index(tx, order.merchant_id)
         await tx.execute("update orders set customer_email = 'a1' || customer_email where true")
         await index(tx, order.merchant_id)
-        with pytest.raises(Invalid, match="more than 200"):
+        with pytest.raises(Invalid, match="more than 200 customers"):
             await filters.list_page(db, order.merchant_id, OrdersQuery(query="a1a"))
+
+    run_rolled_back(check)
+
+
+def test_orders_that_were_indexed_without_words_and_currencies_are_indexed_again(
+    run_rolled_back: RunRolledBack,
+) -> None:
+    async def check(tx: Tx) -> None:
+        order = await world.create_order(tx)
+        merchant_id, db = order.merchant_id, SingleTransactionDb(tx)
+        for _ in range(2):
+            await insert(tx, order, customer_email="eve@example.com", customer_name="Eve Brook")
+        await index(tx, merchant_id)
+        await tx.execute("delete from search_words")
+        await tx.execute("update search_terms set place = 'amount' where place like 'amount%'")
+        await tx.execute("update search_counts set place = 'amount' where place like 'amount%'")
+        await tx.execute("insert into search_reindexing values ($1, $2, '')", merchant_id, 10**15)
+        marked = [await search_queries.INDEX_AGAIN.get(tx, limit=2) for _ in range(4)]
+        assert marked == [2, 1, 0, None]
+        for is_indexed in (False, True):
+            for text, number in (("$9.99", 3), ("€9.99", 0), ("brook", 2), ("9.99", 3)):
+                query = OrdersQuery(query=text)
+                assert (await filters.list_page(db, merchant_id, query))[1] == number
+            if not is_indexed:
+                await index(tx, merchant_id)
+        assert await tx.fetchval("select count(*) from search_terms where place = 'amount'") == 0
 
     run_rolled_back(check)
 

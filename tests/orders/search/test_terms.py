@@ -53,7 +53,7 @@ METADATA = [
 
 @pytest.mark.parametrize(("metadata", "expected"), METADATA)
 def test_each_value_of_metadata_is_a_term(metadata: str, expected: dict[str, str]) -> None:
-    assert terms.terms_of("", 999, "USD", metadata) == {"9.99": terms.AMOUNT, **expected}
+    assert terms.terms_of("", 999, "USD", metadata) == {"9.99": "amount\x1famount.USD", **expected}
 
 
 def test_an_order_has_each_term_once() -> None:
@@ -61,9 +61,12 @@ def test_an_order_has_each_term_once() -> None:
     places = terms.terms_of("Ada@example.com", 42, "JPY", metadata)
     assert places == {
         "ada@example.com": "email\x1fmetadata.mail",
-        "42.00": "amount\x1fmetadata.cart:42",
+        "42.00": "amount\x1famount.JPY\x1fmetadata.cart:42",
     }
     place = places["42.00"]
     assert terms.has_field(place, terms.AMOUNT)
+    assert terms.has_field(place, "amount.JPY")
+    assert not terms.has_field(place, "amount.USD")
+    assert terms.has_field("amount\x1fcard", "amount.USD")  # indexed without its currency
     assert terms.has_field(place, terms.metadata_place("cart", "42"))
     assert not terms.has_field(place, terms.metadata_place("cart", "42.00"))

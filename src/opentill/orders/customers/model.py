@@ -6,9 +6,10 @@ from opentill.orders.model import Status
 
 
 class CustomerOrder(msgspec.Struct, frozen=True):
-    """The newest order of a customer, with the e-mail address as in that order."""
+    """The newest order of a customer, with the e-mail address and the name as in that order."""
 
     email: str
+    name: str | None
     order_id: str
     created_at: int
     status: Status

@@ -9,7 +9,8 @@ from opentill.orders.customers.model import CustomerOrder, CustomerSums
 RECENT: Final = Query(
     CustomerOrder,
     """
-    select customer_email as email, id as order_id, created_at, status, amount_minor, currency
+    select customer_email as email, customer_name as name, id as order_id, created_at, status,
+        amount_minor, currency
     from orders where merchant_id = :merchant_id
     order by created_at desc, id desc limit :limit
     """,
@@ -19,8 +20,8 @@ RECENT: Final = Query(
 NEWEST_OF: Final = Query(
     CustomerOrder,
     """
-    select o.customer_email as email, o.id as order_id, o.created_at, o.status, o.amount_minor,
-        o.currency
+    select o.customer_email as email, o.customer_name as name, o.id as order_id, o.created_at,
+        o.status, o.amount_minor, o.currency
     from unnest(:term::text[], :place::text[]) as bucket (term, place)
     cross join lateral (
         select t.order_id from search_terms t

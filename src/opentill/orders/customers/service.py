@@ -6,7 +6,6 @@ As in the filter of orders, addresses that differ only in capitals (A to Z) are 
 from collections.abc import Iterable
 from typing import Final
 
-from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.orders.customers import queries
 from opentill.orders.customers.model import CustomerOrder, CustomerSums
@@ -25,14 +24,14 @@ async def recent_customers(tx: Tx, merchant_id: str, orders: int) -> list[Custom
     return _newest_first(row for row in rows if row.email)
 
 
-async def find_customers(db: Db, merchant_id: str, beginning: str) -> list[CustomerOrder]:
-    """Return the customers whose e-mail begins with a text, with their newest orders, newest first.
+async def find_customers(db: Db, merchant_id: str, text: str) -> list[CustomerOrder]:
+    """Return the customers with a part of their name or e-mail that begins with a text.
 
-    Raises Invalid if too many addresses begin with it.
+    Each has their newest order; the newest come first. Raises Invalid if too many match.
     """
-    condition = _condition(beginning)
 
     async def read(tx: Tx) -> list[CustomerOrder]:
+        condition = await search.condition_of_customers(tx, merchant_id, text)
         outdated_ids, matches = await _not_indexed(tx, merchant_id, condition)
         places = await search.places_of(tx, merchant_id, condition)
         rows = await queries.NEWEST_OF.all(
@@ -44,10 +43,7 @@ async def find_customers(db: Db, merchant_id: str, beginning: str) -> list[Custo
         )
         return [*rows, *(_order_of(candidate) for candidate in matches)]
 
-    customers = _newest_first(await db.read_snapshot(read))
-    if len(customers) > search.MOST_ADDRESSES:
-        raise Invalid("email", f"more than {search.MOST_ADDRESSES} addresses begin so")
-    return customers
+    return _newest_first(await db.read_snapshot(read))
 
 
 async def sums_of_customer(
@@ -73,14 +69,6 @@ async def sums_of_customer(
     return await db.read_snapshot(read)
 
 
-def _condition(beginning: str) -> Condition:
-    """Return the condition that an e-mail begins with a text, or equals it if the text is long."""
-    prefix = terms.lower(beginning)
-    if len(prefix) > terms.LONGEST:
-        return Condition(terms.term_of(beginning), terms.EMAIL)
-    return Condition(prefix, terms.EMAIL, begins=True)
-
-
 async def _not_indexed(
     tx: Tx, merchant_id: str, condition: Condition
 ) -> tuple[list[str], list[Candidate]]:
@@ -101,6 +89,7 @@ async def _not_indexed(
 def _order_of(order: Candidate) -> CustomerOrder:
     return CustomerOrder(
         order.customer_email,
+        order.customer_name,
         order.id,
         order.created_at,
         order.status,

@@ -73,9 +73,9 @@ _Found: TypeAlias = Annotated[
     _Text | None,
     meaning(
         "Only orders that this leads to: any id (order, session, attempt, refund, dispute, event, "
-        "balance transaction or product), a `refundNo`, an Epay `trade_no` or `out_trade_no`, an "
-        "e-mail address or the beginning of one, a value of the metadata, an amount, or the last "
-        "four digits of the card."
+        "balance transaction or product), a `refundNo`, an Epay `trade_no` or `out_trade_no`, a "
+        "customer's name or e-mail address or the beginning of a part of it, a value of the "
+        "metadata, an amount, or the last four digits of the card."
     ),
 ]
 

@@ -10,7 +10,7 @@ import asyncpg
 from opentill.db.database import Db, Tx
 from opentill.db.query import columns
 from opentill.orders.model import DAY_MS
-from opentill.orders.search import queries
+from opentill.orders.search import customer_words, queries, terms
 from opentill.orders.search.model import ChangedOrder, IndexRow
 
 # A merchant's changed orders are indexed once there are this many. While there are fewer, reading
@@ -60,6 +60,7 @@ async def index_merchant(db: Db, merchant_id: str, batch: int = 1000, many: int 
 async def _index(tx: Tx, merchant_id: str, batch: int, many: int) -> int:
     """Index a batch of orders as they are now; the caller must have locked the merchant's head."""
     changed = await queries.TAKE.all(tx, merchant_id=merchant_id, limit=batch)
+    await _add_words(tx, merchant_id, changed)
     new = [order for order in changed if order.is_new]
     existing = [order for order in changed if not order.is_new]
     counts: Counter[_Day] = Counter()
@@ -79,6 +80,40 @@ async def _index(tx: Tx, merchant_id: str, batch: int, many: int) -> int:
             looked_at=[rows > 1 or not next(_turn) % _ONE_OF for rows in counts.values()],
         )
     return len(changed)
+
+
+async def _add_words(tx: Tx, merchant_id: str, orders: Sequence[ChangedOrder]) -> None:
+    """Add the words of the orders' customers. They are never removed, since others may have them.
+
+    A customer without an e-mail address has none: the orders could not be found by it.
+    """
+    customers = {
+        (terms.term_of(order.customer_email), order.customer_name): order
+        for order in orders
+        if order.customer_email
+    }
+    rows = sorted(
+        {
+            (word, term, order.terms(order.customer_email, order.card_last4)[term])
+            for (term, name), order in customers.items()
+            for word in customer_words.words_of(order.customer_email, name)
+        }
+    )
+    if rows:
+        word, term, place = zip(*rows, strict=True)
+        await queries.ADD_WORDS.run(tx, merchant_id=merchant_id, word=word, term=term, place=place)
+
+
+async def index_again(db: Db, batch: int = 1000) -> int:
+    """Mark a batch of orders for which the index lacks words and currencies; return their number.
+
+    ``index_orders`` indexes them again. Few are marked at once, since searches read marked orders.
+    """
+
+    async def work(tx: Tx) -> int:
+        return await queries.INDEX_AGAIN.get(tx, limit=batch) or 0
+
+    return await db.run(work)
 
 
 async def _add(
@@ -119,16 +154,20 @@ async def _replace(
         new += current
         for email in order.were:
             for card in {None, order.card_last4}:
-                old |= set(_rows(order, email, card)).difference(current)
+                for with_currency in (True, False):
+                    rows = _rows(order, email, card, with_currency=with_currency)
+                    old |= set(rows).difference(current)
     values: dict[str, Any] = columns(IndexRow, new)
     values |= {f"old_{name}": column for name, column in columns(IndexRow, old).items()}
     for change in await queries.REPLACE.all(tx, merchant_id=merchant_id, **values):
         counts[change.term, change.place, change.since] += change.rows
 
 
-def _rows(order: ChangedOrder, email: str, card_last4: str | None) -> list[IndexRow]:
+def _rows(
+    order: ChangedOrder, email: str, card_last4: str | None, *, with_currency: bool = True
+) -> list[IndexRow]:
     """Return the index rows of an order, for an e-mail and a card."""
+    order_terms = order.terms(email, card_last4, with_currency=with_currency)
     return [
-        IndexRow(term, place, order.created_at, order.id)
-        for term, place in order.terms(email, card_last4).items()
+        IndexRow(term, place, order.created_at, order.id) for term, place in order_terms.items()
     ]

@@ -14,7 +14,7 @@ from opentill.db.database import Tx
 from opentill.db.query import Query
 from opentill.orders.model import Order, order_id_of
 from opentill.orders.queries import BY_ID
-from opentill.orders.search import queries
+from opentill.orders.search import lookup_queries
 from opentill.orders.search.model import OrderRef
 
 _Reads = Callable[[str], Mapping[str, object] | None]
@@ -57,16 +57,16 @@ def _number(longest: int) -> _Reads:
 
 FORMS: Final = (
     #    name             reads                found_by
-    Form("order", _prefix("order"), queries.ORDER),
-    Form("session", _prefix("cs"), queries.SESSION),
-    Form("attempt", _prefix("att"), queries.ATTEMPT),
-    Form("refund", _prefix("re"), queries.REFUND),
-    Form("dispute", _prefix("dp"), queries.DISPUTE),
-    Form("event", _prefix("evt"), queries.EVENT),
-    Form("balance transaction", _entry, queries.ENTRY),
-    Form("trade_no", _trade_no, queries.ORDER),
-    Form("out_trade_no", _number(64), queries.OUT_TRADE_NO),
-    Form("refundNo", _number(64), queries.REFUND_NO),
+    Form("order", _prefix("order"), lookup_queries.ORDER),
+    Form("session", _prefix("cs"), lookup_queries.SESSION),
+    Form("attempt", _prefix("att"), lookup_queries.ATTEMPT),
+    Form("refund", _prefix("re"), lookup_queries.REFUND),
+    Form("dispute", _prefix("dp"), lookup_queries.DISPUTE),
+    Form("event", _prefix("evt"), lookup_queries.EVENT),
+    Form("balance transaction", _entry, lookup_queries.ENTRY),
+    Form("trade_no", _trade_no, lookup_queries.ORDER),
+    Form("out_trade_no", _number(64), lookup_queries.OUT_TRADE_NO),
+    Form("refundNo", _number(64), lookup_queries.REFUND_NO),
 )
 
 

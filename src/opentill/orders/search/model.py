@@ -11,26 +11,28 @@ from opentill.orders.search import terms
 class Condition(msgspec.Struct, frozen=True):
     """A term that an order must have in ``field``; None: in any field.
 
-    If ``begins``, the order's e-mail address must begin with the term instead. Orders whose ids are
-    in ``ids`` fulfil the condition whatever their terms are.
+    Orders whose ids are in ``ids``, and orders that fulfil one of ``others``, fulfil the condition
+    whatever their terms are. ``others`` must be such that an order has only one of all the terms:
+    different e-mail addresses, or one amount in different currencies.
     """
 
     term: str
     field: str | None = None
     ids: frozenset[str] = frozenset()
-    begins: bool = False
+    others: tuple["Condition", ...] = ()
+
+    @property
+    def every(self) -> tuple["Condition", ...]:
+        """The condition and its others."""
+        return (self, *self.others)
 
     def holds(self, order_id: str, order_terms: terms.Terms) -> bool:
         """Whether an order with these terms fulfils the condition."""
-        if order_id in self.ids:
-            return True
-        if self.begins:
-            return any(
-                term.startswith(self.term) and terms.has_field(place, terms.EMAIL)
-                for term, place in order_terms.items()
-            )
-        place = order_terms.get(self.term)
-        return place is not None and (self.field is None or terms.has_field(place, self.field))
+        return order_id in self.ids or any(
+            (place := order_terms.get(one.term)) is not None
+            and (one.field is None or terms.has_field(place, one.field))
+            for one in self.every
+        )
 
 
 class OrderFilters(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +70,7 @@ class Candidate(msgspec.Struct, frozen=True):
     status: Status
     product_id: str
     customer_email: str
+    customer_name: str | None
     amount_minor: int
     currency: str
     metadata: str
@@ -98,6 +101,7 @@ class ChangedOrder(msgspec.Struct, frozen=True):
     id: str
     created_at: int
     customer_email: str
+    customer_name: str | None
     amount_minor: int
     currency: str
     metadata: str
@@ -106,8 +110,13 @@ class ChangedOrder(msgspec.Struct, frozen=True):
     were: list[str]
     is_new: bool
 
-    def terms(self, email: str, card_last4: str | None) -> terms.Terms:
-        """Return the order's terms for an e-mail address and a card."""
+    def terms(
+        self, email: str, card_last4: str | None, *, with_currency: bool = True
+    ) -> terms.Terms:
+        """Return the order's terms for an e-mail address and a card.
+
+        ``with_currency``: False for the terms as they were before migration 0054.
+        """
         return terms.terms_of(
             email,
             self.amount_minor,
@@ -115,6 +124,7 @@ class ChangedOrder(msgspec.Struct, frozen=True):
             self.metadata,
             card_last4,
             reference=self.client_reference,
+            with_currency=with_currency,
         )
 
 
@@ -142,6 +152,14 @@ class CountChange(msgspec.Struct, frozen=True):
 class Place(msgspec.Struct, frozen=True):
     """A term, and a place in which orders have it."""
 
+    term: str
+    place: str
+
+
+class MerchantPlace(msgspec.Struct, frozen=True):
+    """A term, and a place in which orders of a merchant have it."""
+
+    merchant_id: str
     term: str
     place: str
 

@@ -9,8 +9,7 @@ from opentill.orders.search.model import (
     Candidate,
     ChangedOrder,
     CountChange,
-    OrderRef,
-    Place,
+    MerchantPlace,
     SearchedMerchant,
     SizedOrder,
 )
@@ -66,8 +65,8 @@ TAKE = Query(
                 order by order_id limit :limit) few))
         returning order_id, was
     )
-    select o.id, o.created_at, o.customer_email, o.amount_minor, o.currency, o.metadata,
-        o.client_reference, a.card_last4, t.were, t.is_new
+    select o.id, o.created_at, o.customer_email, o.customer_name, o.amount_minor, o.currency,
+        o.metadata, o.client_reference, a.card_last4, t.were, t.is_new
     from (
         select order_id, array_remove(array_agg(was), null) as were, bool_or(was is null) as is_new
         from taken group by order_id
@@ -83,6 +82,16 @@ ADD = Command(
     select :merchant_id, new.* from unnest(:term::text[], :place::text[], :created_at::bigint[],
         :order_id::text[]) as new (term, place, created_at, order_id)
     order by term, place, created_at, order_id
+    """,
+)
+# Adds the words of customers; `:term` and `:place` are those of their e-mail addresses.
+ADD_WORDS = Command(
+    """
+    insert into search_words (merchant_id, word, term, place)
+    select :merchant_id, new.* from unnest(:word::text[], :term::text[], :place::text[])
+        as new (word, term, place)
+    order by word, term, place
+    on conflict do nothing
     """,
 )
 # Removes and adds index rows of orders; returns the change of the number of rows by day.
@@ -147,9 +156,9 @@ COUNT = Command(
 PENDING = Query(
     Candidate,
     """
-    select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.amount_minor,
-        o.currency, o.metadata, o.client_reference, a.card_last4, s.status as session_status,
-        c.is_new
+    select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.customer_name,
+        o.amount_minor, o.currency, o.metadata, o.client_reference, a.card_last4,
+        s.status as session_status, c.is_new
     from (
         select order_id, bool_or(was is null) as is_new from search_changes
         where merchant_id = :merchant_id group by order_id
@@ -163,48 +172,52 @@ PENDING = Query(
 NAMED = Query(
     Candidate,
     """
-    select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.amount_minor,
-        o.currency, o.metadata, o.client_reference, a.card_last4, s.status as session_status,
-        false as is_new
+    select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.customer_name,
+        o.amount_minor, o.currency, o.metadata, o.client_reference, a.card_last4,
+        s.status as session_status, false as is_new
     from unnest(:id::text[]) as named (id)
     join orders o on o.merchant_id = :merchant_id and o.id = named.id
     join checkouts s on s.merchant_id = :merchant_id and s.id = o.checkout_id
     left join payment_attempts a on a.merchant_id = :merchant_id and a.id = o.paid_attempt_id
     """,
 )
-# The places in which a term occurs, by a loose index scan.
+# The places in which some terms occur at some merchants, by loose index scans.
 PLACES = Query(
-    Place,
+    MerchantPlace,
     """
-    with recursive scan (place) as (
-        (select place from search_terms where merchant_id = :merchant_id and term = :term
-            order by place limit 1)
-        union all
-        select (select t.place from search_terms t
-            where t.merchant_id = :merchant_id and t.term = :term and t.place > scan.place
-            order by t.place limit 1)
-        from scan where scan.place is not null
-    )
-    select :term as term, place from scan where place is not null
+    select m.merchant_id, searched.term, places.place
+    from unnest(:merchant_id::text[]) as m (merchant_id)
+    cross join unnest(:term::text[]) as searched (term)
+    cross join lateral (
+        with recursive scan (place) as (
+            (select place from search_terms
+                where merchant_id = m.merchant_id and term = searched.term
+                order by place limit 1)
+            union all
+            select (select t.place from search_terms t
+                where t.merchant_id = m.merchant_id and t.term = searched.term
+                    and t.place > scan.place
+                order by t.place limit 1)
+            from scan where scan.place is not null
+        )
+        select place from scan where place is not null
+    ) places
     """,
 )
-# The terms from `:term` to before `:before` with their places: at most `:limit` pairs.
-BEGINNING = Query(
-    Place,
+# The terms and places of customers at some merchants with a word from `:word` to before `:before`:
+# at most `:limit` of each merchant. A customer has few words, so that `:rows` words suffice.
+WORDS = Query(
+    MerchantPlace,
     """
-    with recursive scan (term, place) as (
-        (select term, place from search_terms
-            where merchant_id = :merchant_id and term >= :term and term < :before
-            order by term, place limit 1)
-        union all
-        select next.term, next.place from scan cross join lateral (
-            select t.term, t.place from search_terms t
-            where t.merchant_id = :merchant_id and (t.term, t.place) > (scan.term, scan.place)
-                and t.term < :before
-            order by t.term, t.place limit 1
-        ) next
-    )
-    select term, place from scan limit :limit
+    select m.merchant_id, customer.term, customer.place
+    from unnest(:merchant_id::text[]) as m (merchant_id)
+    cross join lateral (
+        select distinct few.term, few.place from (
+            select w.term, w.place from search_words w
+            where w.merchant_id = m.merchant_id and w.word >= :word and w.word < :before
+            limit :rows
+        ) few limit :limit
+    ) customer
     """,
 )
 # How many rows some terms and places have from `:since` to `:until`. If a term is counted, stored
@@ -351,67 +364,38 @@ BY_COLUMNS: Final[dict[tuple[str, ...], SearchStatements]] = {
     )
     for columns in (("status",), ("product_id",), ("status", "product_id"))
 }
-COUNT_WAITING = Value(
-    int, "select count(*) from (select 1 from search_changes limit 10000) waiting"
-)
-
-
-# ── Looking up orders by ids and numbers ──────────────────────────────────────────────────────
-# Each statement takes merchants and an id or a number: one index lookup for each merchant.
-
-
-def _look_up(select: str) -> Query[OrderRef]:
-    """Build the statement that looks up an order of each of the merchants."""
-    return Query(
-        OrderRef,
-        f"""
-        select m.merchant_id, hit.order_id
-        from unnest(:merchant_id::text[]) as m (merchant_id) cross join lateral ({select}) hit
-        """,  # noqa: S608 - constants of ours
+# Marks a batch of orders, from newest to oldest, of a merchant whose orders were indexed before
+# migration 0054 as changed, so that they are indexed again. Returns their number; 0 for a merchant
+# whose last batch was marked before, and null if there is no such merchant. Two workers that mark
+# the same batch do no harm.
+INDEX_AGAIN = Value(
+    int,
+    """
+    with next as (
+        select merchant_id, before_at, before_id from search_reindexing
+        order by merchant_id limit 1
+    ), batch as (
+        select o.merchant_id, o.id, o.created_at, o.customer_email from next
+        cross join lateral (
+            select * from orders
+            where merchant_id = next.merchant_id
+                and (created_at, id) < (next.before_at, next.before_id)
+            order by created_at desc, id desc limit :limit
+        ) o
+    ), marked as (
+        insert into search_changes (merchant_id, order_id, was)
+        select merchant_id, id, customer_email from batch
+    ), moved as (
+        update search_reindexing r set before_at = oldest.created_at, before_id = oldest.id
+        from (select * from batch order by created_at, id limit 1) oldest
+        where r.merchant_id = oldest.merchant_id
+    ), ended as (
+        delete from search_reindexing r using next
+        where r.merchant_id = next.merchant_id and not exists (select from batch)
     )
-
-
-ORDER: Final = _look_up(
-    "select o.id as order_id from orders o where o.merchant_id = m.merchant_id and o.id = :id"
-)
-SESSION: Final = _look_up(
-    "select c.order_id from checkouts c where c.merchant_id = m.merchant_id and c.id = :id"
-)
-ATTEMPT: Final = _look_up(
-    "select a.order_id from payment_attempts a where a.merchant_id = m.merchant_id and a.id = :id"
-)
-REFUND: Final = _look_up(
-    "select r.order_id from refunds r where r.merchant_id = m.merchant_id and r.id = :id"
-)
-DISPUTE: Final = _look_up(
-    "select d.order_id from disputes d where d.merchant_id = m.merchant_id and d.id = :id"
-)
-EVENT: Final = _look_up(
-    """
-    select e.body::json -> 'data' ->> 'order_id' as order_id from events e
-    where e.merchant_id = m.merchant_id and e.id = :id
-        and e.body::json -> 'data' ->> 'order_id' is not null
-    """
-)
-# `:created_at` is taken from the entry's id, which contains it (decision 0011).
-ENTRY: Final = _look_up(
-    """
-    select case e.source_type when 'order' then e.source_id
-        when 'refund' then (
-            select r.order_id from refunds r
-            where r.merchant_id = m.merchant_id and r.id = e.source_id)
-        else (
-            select d.order_id from disputes d
-            where d.merchant_id = m.merchant_id and d.id = e.source_id) end as order_id
-    from entries e
-    where e.merchant_id = m.merchant_id and e.created_at = :created_at and e.id = :id
-        and e.source_type in ('order', 'refund', 'dispute')
+    select (select count(*) from batch) from next
     """,
 )
-REFUND_NO: Final = _look_up(
-    "select r.order_id from refunds r where r.merchant_id = m.merchant_id and r.refund_no = :id"
-)
-OUT_TRADE_NO: Final = _look_up(
-    "select e.order_id from epay_orders e"
-    " where e.merchant_id = m.merchant_id and e.out_trade_no = :id"
+COUNT_WAITING = Value(
+    int, "select count(*) from (select 1 from search_changes limit 10000) waiting"
 )

@@ -1,4 +1,4 @@
-"""Finding a merchant's orders by e-mail address, amount, metadata, ids and numbers.
+"""Finding a merchant's orders by customer, amount, metadata, ids and numbers.
 
 The index of terms (``terms.py``) has every order except the pending ones in ``search_changes``. A
 search reads the pending orders themselves, so that it finds an order as soon as it is committed.
@@ -11,45 +11,118 @@ from typing import Any, Final
 
 import msgspec
 
+from opentill.core.amounts import read_amount
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.list_counts import FOREVER, ListKey, count
 from opentill.orders.model import Order
 from opentill.orders.queries import LISTS
-from opentill.orders.search import lookups, queries, terms
+from opentill.orders.search import customer_words, lookups, queries, terms
 from opentill.orders.search.model import (
     Bucket,
     Candidate,
     Condition,
     ExportCursor,
+    MerchantPlace,
     OrderFilters,
     Place,
     SizedOrder,
 )
 
 _DAY_MS: Final = 86_400_000
-MOST_ADDRESSES: Final = 200  # a search is refused if more addresses begin with its text
-_LEAST_OF_ADDRESS: Final = 3  # a shorter text is not searched as the beginning of an address
+MOST_ADDRESSES: Final = 200  # customers that a searched text may match
+_LEAST_OF_WORD: Final = 3  # characters of a searched text in ASCII that can match customers
+_WORDS_OF_CUSTOMER: Final = 16  # at most, of a name and an e-mail address
 Position = tuple[int, str]  # the sort key of lists: an order's time of creation (Unix ms), its id
 
 
 async def parse_search_box(tx: Tx, merchant_id: str, text: str) -> Condition:
-    """Return the condition of the search box: an id, a number, an e-mail, a value or an amount.
+    """Return the condition of the search box: an id, a number, a value, an amount or a customer.
 
-    If no order has the text and it is not too short, the condition is an e-mail that begins with
-    it. Raises Invalid on ``query``.
+    If no order has the text as it is, the condition is an amount in another form; if no order has
+    that amount, it is a customer. Raises Invalid on ``query``.
     """
     refs = await lookups.look_up(tx, [merchant_id], text)
     ids = frozenset(ref.order_id for ref in refs)
     exact = Condition(terms.term_of(text), ids=ids)
-    if ids or len(exact.term) < _LEAST_OF_ADDRESS:
+    if ids or await _is_term_of_any(tx, merchant_id, exact):
         return exact
-    if await places_of(tx, merchant_id, exact):
+    amount = condition_of_amount(text)
+    if amount is not None and await _is_term_of_any(tx, merchant_id, amount):
+        return amount
+    if is_too_short(customer_words.prefix_of(text)):
         return exact
+    return await condition_of_customers(tx, merchant_id, text)
+
+
+def condition_of_amount(text: str) -> Condition | None:
+    """Return the condition that orders have an amount as people write it; None for no amount."""
+    conditions = [
+        Condition(terms.term_of(reading.text), field)
+        for reading in read_amount(text)
+        for field in [*map(terms.amount_place, reading.currencies)] or [terms.AMOUNT]
+    ]
+    if not conditions:
+        return None
+    return msgspec.structs.replace(conditions[0], others=tuple(conditions[1:]))
+
+
+async def condition_of_customers(tx: Tx, merchant_id: str, text: str) -> Condition:
+    """Return the condition that a part of the customer's name or e-mail begins with a text.
+
+    Raises Invalid on ``query`` if more than ``MOST_ADDRESSES`` customers match.
+    """
+    nobody = Condition(terms.term_of(text), terms.EMAIL)
+    prefix = customer_words.prefix_of(text)
+    if not prefix:
+        return nobody
+    addresses = {row.term for row in await places_of_customers(tx, [merchant_id], prefix)}
     async for candidate in queries.PENDING.each(tx, merchant_id=merchant_id):
-        if exact.holds(candidate.id, candidate.terms):
-            return exact
-    return Condition(exact.term, terms.EMAIL, begins=True)
+        if candidate.customer_email and any(
+            word.startswith(prefix)
+            for word in customer_words.words_of(candidate.customer_email, candidate.customer_name)
+        ):
+            addresses.add(terms.term_of(candidate.customer_email))
+    if len(addresses) > MOST_ADDRESSES:
+        reason = f"query must be more of it: more than {MOST_ADDRESSES} customers match it"
+        raise Invalid("query", reason)
+    others = tuple(Condition(address, terms.EMAIL) for address in sorted(addresses))
+    return msgspec.structs.replace(nobody, others=others)
+
+
+def is_too_short(prefix: str) -> bool:
+    """Whether too many customers would match the beginning of a word that may mean something else.
+
+    A single ideograph may be a whole name, so only ASCII texts can be too short.
+    """
+    return not prefix or (prefix.isascii() and len(prefix) < _LEAST_OF_WORD)
+
+
+async def places_of_customers(
+    tx: Tx, merchant_ids: Sequence[str], prefix: str, most: int = MOST_ADDRESSES + 1
+) -> list[MerchantPlace]:
+    """Return terms and places of indexed customers with a word that begins with ``prefix``.
+
+    Of each merchant, at most ``most`` are returned.
+    """
+    return await queries.WORDS.all(
+        tx,
+        merchant_id=list(merchant_ids),
+        word=prefix,
+        before=prefix + chr(sys.maxunicode),  # words are compared by code points
+        rows=most * _WORDS_OF_CUSTOMER,
+        limit=most,
+    )
+
+
+async def _is_term_of_any(tx: Tx, merchant_id: str, condition: Condition) -> bool:
+    """Whether any order of a merchant fulfils a condition by its terms."""
+    if await places_of(tx, merchant_id, condition):
+        return True
+    async for candidate in queries.PENDING.each(tx, merchant_id=merchant_id):
+        if condition.holds(candidate.id, candidate.terms):
+            return True
+    return False
 
 
 async def list_page(
@@ -311,20 +384,21 @@ def _arrays(places: Sequence[Place]) -> dict[str, list[str]]:
 
 
 async def places_of(tx: Tx, merchant_id: str, condition: Condition) -> list[Place]:
-    """Return the terms and places of the index that fulfil a condition.
+    """Return the terms and places of the index that fulfil a condition."""
+    rows = await merchants_places_of(tx, [merchant_id], condition)
+    return [Place(row.term, row.place) for row in rows]
 
-    Raises Invalid on ``query``.
-    """
-    ids = {"merchant_id": merchant_id, "term": condition.term}
-    if not condition.begins:
-        field = condition.field
-        places = await queries.PLACES.all(tx, **ids)
-        return [row for row in places if field is None or terms.has_field(row.place, field)]
-    # Terms are ordered by code points, so every term that begins with the text sorts before this.
-    before = condition.term + chr(sys.maxunicode)
-    most = MOST_ADDRESSES + 1
-    places = await queries.BEGINNING.all(tx, **ids, before=before, limit=most)
-    if len(places) > MOST_ADDRESSES:
-        reason = f"query must be more of it: more than {MOST_ADDRESSES} texts begin so"
-        raise Invalid("query", reason)
-    return [row for row in places if terms.has_field(row.place, terms.EMAIL)]
+
+async def merchants_places_of(
+    tx: Tx, merchant_ids: Sequence[str], condition: Condition
+) -> list[MerchantPlace]:
+    """Return the terms and places of the index of some merchants that fulfil a condition."""
+    fields: dict[str, set[str | None]] = {}
+    for alternative in condition.every:
+        fields.setdefault(alternative.term, set()).add(alternative.field)
+    rows = await queries.PLACES.all(tx, merchant_id=list(merchant_ids), term=list(fields))
+    return [
+        row
+        for row in rows
+        if any(field is None or terms.has_field(row.place, field) for field in fields[row.term])
+    ]

@@ -2,10 +2,11 @@
 
 A term is a text in the form in which texts are compared: without spaces around it, ASCII letters
 in lower case, and a plain number with two decimals, so that ``42`` finds the amount ``42.00``. Its
-place is the field that contains it: ``email``, ``amount``, ``card``, ``clientReference``, or
-``metadata.`` and a key. If the field's own text differs from the term, the place ends in a colon
-and that text, so that a filter by metadata is exact. An order has each of its terms once: if
-several fields contain the same text, its place joins the places of these fields.
+place is the field that contains it: ``email``, ``amount`` and ``amount.`` with the currency,
+``card``, ``clientReference``, or ``metadata.`` and a key. If the field's own text differs from the
+term, the place ends in a colon and that text, so that a filter by metadata is exact. An order has
+each of its terms once: if several fields contain the same text, its place joins the places of these
+fields.
 """
 
 import hashlib
@@ -65,15 +66,18 @@ def terms_of(
     card_last4: str | None = None,
     *,
     reference: str | None = None,
+    with_currency: bool = True,
 ) -> dict[str, str]:
     """Return the terms of an order, each with its place; ``metadata`` is JSON text.
 
+    ``with_currency``: False for the terms as they were before migration 0054.
     Terms of the metadata are its texts, numbers and booleans, but not nested values.
     """
     places: dict[str, list[str]] = {}
     if email:
         places[term_of(email)] = [EMAIL]
-    places.setdefault(term_of(money.show(amount_minor, currency)), []).append(AMOUNT)
+    amount = places.setdefault(term_of(money.show(amount_minor, currency)), [])
+    amount += (AMOUNT, amount_place(currency)) if with_currency else (AMOUNT,)
     if reference:
         places.setdefault(term_of(reference), []).append(REFERENCE)
     if card_last4:
@@ -83,9 +87,24 @@ def terms_of(
     return {term: _SEPARATOR.join(sorted(fields)) for term, fields in places.items()}
 
 
+def amount_place(currency: str) -> str:
+    """Return the place of an amount in a currency."""
+    return f"{AMOUNT}.{currency}"
+
+
 def has_field(place: str, field: str) -> bool:
-    """Whether a field is among those of a place."""
-    return place == field or field in place.split(_SEPARATOR)
+    """Whether a field is among those of a place.
+
+    An amount that was indexed before migration 0054 has no currency, and may be in any.
+    """
+    fields = place.split(_SEPARATOR)
+    if field in fields:
+        return True
+    return (
+        field.startswith(f"{AMOUNT}.")
+        and AMOUNT in fields
+        and not any(name.startswith(f"{AMOUNT}.") for name in fields)
+    )
 
 
 def _texts(metadata: str) -> list[tuple[str, str]]:

@@ -1,0 +1,232 @@
+"""The search in the header of a merchant's pages: everything that a text leads to, in groups.
+
+An id leads straight to its page. A group is searched only if the person may see its list.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from opentill import orders, payment_links, payouts, products, webhooks
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.ids import is_id
+from opentill.core.money import Money
+from opentill.dashboard import page_helpers
+from opentill.dashboard.labels import ENDPOINT_STATUS, PAYOUT_STATUS, PRODUCT_STATUS
+from opentill.db.database import Tx
+from opentill.orders import OrdersQuery
+from opentill.payment_links import PaymentLink
+from opentill.people import Permission
+from opentill.portal import render, search
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
+from opentill.portal.search import SHOWN, Group, Hit
+from opentill.web.translations import N_, NC_
+
+_Find = Callable[[Tx, str, str], Awaitable[object]]
+# The prefix of an id → permission, path of its page below the merchant's, and whether it exists.
+_PAGES_OF_IDS: Final[Mapping[str, tuple[Permission, str, _Find]]] = {
+    "prod": ("products.read", "products", products.find),
+    "plink": ("payments.read", "links", payment_links.find),
+    "po": ("payouts.read", "payouts", payouts.find),
+    "whe": ("endpoints.read", "developers/webhooks", webhooks.find),
+}
+_OF_ORDERS: Final = ("order", "cs", "att", "re", "dp", "evt", "txn")  # prefixes that lead to orders
+
+
+async def show(request: PageRequest) -> Response:
+    """Show what a text leads to, or redirect to the page of an id."""
+    text, errors = search.read_text(request)
+    groups: list[Group] = []
+    if text:
+        page = await _page_of_id(request, text)
+        if page is not None:
+            return page_helpers.redirect(request, *page)
+        groups = await _find_groups(request, text)
+    return render.page(
+        request,
+        "search.html",
+        text=text,
+        errors=errors,
+        groups=groups,
+        zone=await page_helpers.find_zone(request),
+    )
+
+
+async def _page_of_id(request: PageRequest, text: str) -> tuple[str, ...] | None:
+    """Return the path of the page of an id; None for other texts, and for what nobody may see."""
+    if not is_id(text):
+        return None
+    merchant_id, prefix = request.merchant_id, text.partition("_")[0]
+    async with request.app.db.connection() as tx:
+        if prefix in _OF_ORDERS and request.access.may("payments.read"):
+            refs = await orders.look_up(tx, [merchant_id], text)
+            return ("payments", refs[0].order_id) if len(refs) == 1 else None
+        permission, path, find = _PAGES_OF_IDS.get(prefix, (None, "", None))
+        if permission is None or find is None or not request.access.may(permission):
+            return None
+        try:
+            await find(tx, merchant_id, text)
+        except NotFound:
+            return None
+    return (*path.split("/"), text)
+
+
+async def _find_groups(request: PageRequest, text: str) -> list[Group]:
+    """Return the groups with results that the person may see."""
+    groups = [
+        await find(request, text) for permission, find in _GROUPS if request.access.may(permission)
+    ]
+    return [group for group in groups if group.hits or group.note]
+
+
+async def _find_payments(request: PageRequest, text: str) -> Group:
+    db, note = request.app.replica.reading(), ""
+    query = OrdersQuery(query=text, page=1, size=SHOWN)
+    try:
+        page, total = await orders.list_page(db, request.merchant_id, query)
+    except Invalid:  # the customers' group says so too, but not everybody may see it
+        page, total, note = [], 0, search.TOO_MANY_CUSTOMERS
+    return Group(
+        id="payments",
+        name=NC_("menu", "Payments"),
+        hits=[
+            search.payment_hit(request, order, request.link("payments", order.id)) for order in page
+        ],
+        href=_list_of(request, "payments", query=text),
+        total=total,
+        note=note,
+    )
+
+
+async def _find_customers(request: PageRequest, text: str) -> Group:
+    db, note, customers = request.app.replica.reading(), "", list[orders.CustomerOrder]()
+    try:
+        customers = await orders.find_customers(db, request.merchant_id, text)
+    except Invalid:
+        note = search.TOO_MANY_CUSTOMERS
+    return Group(
+        id="customers",
+        name=N_("Customers"),
+        hits=[
+            Hit(
+                href=_list_of(request, "customers", "one", email=customer.email),
+                title=customer.name or customer.email,
+                details=[customer.email] if customer.name else [],
+                at=customer.created_at,
+            )
+            for customer in customers[:SHOWN]
+        ],
+        href=_list_of(request, "customers", email=text),
+        total=len(customers),
+        note=note,
+    )
+
+
+async def _find_products(request: PageRequest, text: str) -> Group:
+    async with request.app.db.connection() as tx:
+        found_products = await products.search(tx, request.merchant_id, text)
+    return Group(
+        id="products",
+        name=N_("Products"),
+        hits=[
+            Hit(
+                href=request.link("products", product.id),
+                title=product.name,
+                amount=request.localizer.amount(Money(product.price_minor, product.currency)),
+                status=PRODUCT_STATUS[product.status],
+                kind=f"status-{product.status.lower()}",
+            )
+            for product in found_products[:SHOWN]
+        ],
+        href=_list_of(request, "products", query=text),
+        total=len(found_products),
+    )
+
+
+async def _find_links(request: PageRequest, text: str) -> Group:
+    async with request.app.db.connection() as tx:
+        links = await payment_links.list_matching(tx, request.merchant_id, text)
+        ids = [link.product_id for link in links[:SHOWN] if link.product_id is not None]
+        by_id = await products.find_many(tx, request.merchant_id, ids)
+
+    def name(link: PaymentLink) -> str:
+        return link.name or (by_id[link.product_id].name if link.product_id in by_id else link.id)
+
+    return Group(
+        id="links",
+        name=N_("Payment links"),
+        hits=[
+            Hit(
+                href=request.link("links", link.id),
+                title=name(link),
+                details=[link.client_reference] if link.client_reference else [],
+                status="" if link.active else N_("Inactive"),
+                at=link.created_at,
+            )
+            for link in links[:SHOWN]
+        ],
+        href=_list_of(request, "links", query=text),
+        total=len(links),
+    )
+
+
+async def _find_payouts(request: PageRequest, text: str) -> Group:
+    async with request.app.db.connection() as tx:
+        found_payouts = await payouts.list_matching(tx, request.merchant_id, text)
+    return Group(
+        id="payouts",
+        name=N_("Payouts"),
+        hits=[
+            Hit(
+                href=request.link("payouts", payout.id),
+                title=payout.bank_reference or payout.reference,
+                amount=request.localizer.amount(Money(payout.amount_minor, payout.currency)),
+                status=PAYOUT_STATUS[payout.status],
+                kind=f"status-{payout.status.lower()}",
+                at=payout.created_at,
+            )
+            for payout in found_payouts[:SHOWN]
+        ],
+        href=_list_of(request, "payouts", query=text),
+        total=len(found_payouts),
+    )
+
+
+async def _find_endpoints(request: PageRequest, text: str) -> Group:
+    async with request.app.db.connection() as tx:
+        endpoints = webhooks.matching(await webhooks.search(tx, request.merchant_id), text)
+    return Group(
+        id="endpoints",
+        name=N_("Webhook endpoints"),
+        hits=[
+            Hit(
+                href=request.link("developers", "webhooks", endpoint.id),
+                title=endpoint.url,
+                details=[endpoint.description] if endpoint.description else [],
+                status=ENDPOINT_STATUS[endpoint.status],
+            )
+            for endpoint in endpoints[:SHOWN]
+        ],
+        href=_list_of(request, "developers", "webhooks", query=text),
+        total=len(endpoints),
+    )
+
+
+def _list_of(request: PageRequest, /, *path: str, **query: str) -> str:
+    """Return the address of a list with filters."""
+    return f"{request.link(*path)}?{urlencode(query)}"
+
+
+# The groups in their order on the page, with the permission to see each.
+_GROUPS: Final[tuple[tuple[Permission, Callable[[PageRequest, str], Awaitable[Group]]], ...]] = (
+    ("payments.read", _find_payments),
+    ("customers.read", _find_customers),
+    ("products.read", _find_products),
+    ("payments.read", _find_links),
+    ("payouts.read", _find_payouts),
+    ("endpoints.read", _find_endpoints),
+)
+pages: Final = (Page("GET", f"{DASHBOARD_PATH}/search", "home.read", show),)

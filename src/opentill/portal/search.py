@@ -1,0 +1,78 @@
+"""The search of a portal: its text, and the groups of what was found."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from opentill.core import pasted
+from opentill.core.money import Money
+from opentill.orders import Order
+from opentill.portal.labels import ORDER_STATUS
+from opentill.portal.request import PageRequest
+from opentill.web.translations import N_
+
+FIELD: Final = "q"  # the name of the field
+LONGEST: Final = 200  # characters of a text
+SHOWN: Final = 5  # results of a group; the list behind it has all
+TOO_LONG: Final = N_("Enter at most 200 characters")
+TOO_MANY_CUSTOMERS: Final = N_("More than 200 customers match. Enter more of the name or address.")
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """One result: the page that it leads to, and the texts that show it.
+
+    ``status`` is the message id of its badge, and ``kind`` the badge's class; "" for no badge.
+    ``at`` is a time in Unix ms, None for none.
+    """
+
+    href: str
+    title: str
+    details: Sequence[str] = ()
+    amount: str = ""
+    status: str = ""
+    kind: str = ""
+    at: int | None = None
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """Results of one kind.
+
+    ``name`` is the message id of its heading, ``href`` the list with all of them. ``total`` is
+    their number, None if it is not counted. ``note`` is a message id, "" for none.
+    """
+
+    id: str
+    name: str
+    hits: Sequence[Hit]
+    href: str = ""
+    total: int | None = None
+    note: str = ""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the list may have more than the results shown."""
+        return self.total is None or self.total > len(self.hits)
+
+
+def read_text(request: PageRequest) -> tuple[str, dict[str, str]]:
+    """Return the text of the query, and its error by field. A text with an error is ""."""
+    text = pasted.trim(request.query.get(FIELD, ""))
+    if len(text) > LONGEST:
+        return "", {FIELD: TOO_LONG}
+    return text, {}
+
+
+def payment_hit(request: PageRequest, order: Order, href: str, *details: str) -> Hit:
+    """Return the result that shows a payment."""
+    customer = order.customer_name or order.customer_email
+    others = (order.customer_email if order.customer_name else "", order.product_name, *details)
+    return Hit(
+        href=href,
+        title=customer or order.product_name,
+        details=[text for text in (others if customer else details) if text],
+        amount=request.localizer.amount(Money(order.amount_minor, order.currency)),
+        status=ORDER_STATUS[order.status],
+        kind=f"status-{order.status.lower()}",
+        at=order.created_at,
+    )

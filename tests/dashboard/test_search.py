@@ -1,0 +1,176 @@
+"""The search in the header finds everything of a merchant that the person may see."""
+
+import re
+from typing import Final
+
+import pytest
+
+from dashboard.pages import text_of
+from opentill.orders.search import jobs as indexing
+from support.api_server import Shop
+from support.people import Visitor, create_person
+
+_GROUP: Final = re.compile(r'<section class="search-group".*?</section>', re.DOTALL)
+_HEADING: Final = re.compile(r"<h2 [^>]*>(.*?)</h2>", re.DOTALL)
+HELP: Final = "Search for a customer’s name or e-mail address"
+
+
+def search(visitor: Visitor, shop: Shop, text: str) -> dict[str, str]:
+    """Return the text of each group that a search finds, by its heading without the number."""
+    response = visitor.get(f"/dashboard/{shop.id}/search", params={"q": text})
+    assert response.status_code == 200, response.headers
+    assert not re.search(r"<script(?! src=)|\sstyle=|\son\w+=", response.text)
+    groups = {}
+    for group in _GROUP.findall(response.text):
+        heading = text_of(_HEADING.search(group)[1])
+        groups[re.sub(r" [0-9,]+$", "", heading)] = text_of(group)
+    assert groups or HELP in response.text
+    return groups
+
+
+def links(visitor: Visitor, shop: Shop, text: str) -> list[str]:
+    """Return the addresses of results and lists that a search shows."""
+    page = visitor.get(f"/dashboard/{shop.id}/search", params={"q": text}).text
+    return [href for group in _GROUP.findall(page) for href in re.findall(r'href="([^"]+)"', group)]
+
+
+def fill(shop: Shop) -> tuple[str, str]:
+    """Create what the searches find; return the ids of the product and of the order."""
+    tea = shop.create_product(name="Green tea", price="24.90")["id"]
+    order = shop.create_paid_order(
+        tea,
+        customerEmail="ada.brook@shop.example",
+        customerName="Ada Brook",
+        clientReference="R-1001",
+        metadata={"cart": "Kettle 7"},
+    )
+    shop.create_order(
+        shop.create_product(name="Cup", price="1200")["id"],
+        customerEmail="zoe@example.com",
+    )
+    return tea, order["id"]
+
+
+# The searched text, and the groups that it leads to.
+CASES: Final = [
+    ("ada", "Payments Customers"),
+    ("Brook Ada", "Payments Customers"),
+    ("brook@shop", "Payments Customers"),
+    ("@shop.example", "Payments Customers"),
+    ("\u2068ada.brook@shop.example\u2069", "Payments Customers"),  # with marks of direction
+    ("$24.90", "Payments"),
+    ("24,90", "Payments"),
+    ("USD 24.9", "Payments"),
+    ("1 200", "Payments"),
+    ("$1.200,00", "Payments"),
+    ("€1,200", ""),
+    ("r-1001", "Payments"),
+    ("Kettle 7", "Payments"),
+    ("green", "Products"),
+    ("hook", "Webhook endpoints"),
+    ("nobody", ""),
+]  # fmt: skip
+
+
+def test_a_search_finds_customers_amounts_numbers_and_names(shop: Shop) -> None:
+    fill(shop)
+    shop.create_endpoint(url="https://shop.example/hooks")
+    owner = create_person(shop.api_server, shop.id, "owner")
+    for is_indexed in (False, True):
+        if is_indexed:
+            shop.api_server.run(indexing.index_merchant(shop.api_server.app.db, shop.id, many=2))
+        for text, names in CASES:
+            assert " ".join(search(owner, shop, text)) == names, text
+    groups = search(owner, shop, "ada")
+    assert "Ada Brook ada.brook@shop.example Green tea" in groups["Payments"]
+    assert "$24.90" in groups["Payments"]
+
+
+def test_each_group_leads_to_its_list_with_the_same_filter(shop: Shop) -> None:
+    fill(shop)
+    for number in range(6):
+        shop.create_product(name=f"Green tea {number}")
+        shop.create_order(customerEmail=f"ada{number}@example.com")
+    owner = create_person(shop.api_server, shop.id, "owner")
+    root = f"/dashboard/{shop.id}"
+    assert f"{root}/products?query=green" in links(owner, shop, "green")
+    addresses = links(owner, shop, "ada")
+    assert f"{root}/payments?query=ada" in addresses
+    assert f"{root}/customers?email=ada" in addresses
+    for path, text, number in (
+        ("products", "green", 7),
+        ("products", "Green tea 3", 1),
+        ("payments", "ada", 7),
+        ("links", "tea", 0),
+        ("payouts", "tea", 0),
+        ("developers/webhooks", "tea", 0),
+    ):
+        page = owner.get(f"{root}/{path}", params={"query": text}).text
+        assert len(re.findall(r'<tr role="row">\s*<td', page)) == number, path
+        assert number or "Nothing matches." in page, path
+
+
+def test_an_id_leads_straight_to_its_page(shop: Shop) -> None:
+    product_id, order_id = fill(shop)
+    refund_id = shop.refund(order_id, amount="1")["id"]
+    owner = create_person(shop.api_server, shop.id, "owner")
+    for text, path in (
+        (order_id, f"payments/{order_id}"),
+        (f" {refund_id}\u200b", f"payments/{order_id}"),
+        (product_id, f"products/{product_id}"),
+    ):
+        response = owner.get(f"/dashboard/{shop.id}/search", params={"q": text})
+        assert response.headers["location"] == f"/dashboard/{shop.id}/{path}"
+    assert not search(owner, shop, "order_00000000000000000000000000")
+
+
+def test_a_search_shows_only_what_the_role_may_see(shop: Shop) -> None:
+    product_id, order_id = fill(shop)
+    other_shop = shop.api_server.create_shop()
+    shop.create_endpoint(url="https://shop.example/green")
+    developer = create_person(shop.api_server, shop.id, "developer")
+    finance = create_person(shop.api_server, shop.id, "finance")
+    assert set(search(developer, shop, "ada")) == {"Payments"}
+    assert set(search(finance, shop, "green")) == {"Products"}
+    assert set(search(developer, shop, "green")) == {"Products", "Webhook endpoints"}
+    stranger = create_person(shop.api_server, other_shop.id, "owner")
+    for text in ("ada", "24.90", "green", "Kettle 7", order_id, product_id):
+        assert not search(stranger, other_shop, text)
+        path = f"/dashboard/{shop.id}/search"
+        assert stranger.get(path, params={"q": text}).status_code == 404
+
+
+HOSTILE: Final = [
+    "%", "_", "\\", "%%%", "_%\\", "' or 1=1 --", "\0", "a\0da", "<script>alert(1)</script>",
+    "\ud7ff", "\u202e", "()&|!:*", "x" * 200, "9" * 200, "1,2,3,4", "\"'", "${7*7}", "{{ 7 * 7 }}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_text_finds_nothing_and_is_shown_as_it_is(shop: Shop, text: str) -> None:
+    fill(shop)
+    owner = create_person(shop.api_server, shop.id, "owner")
+    groups = search(owner, shop, text)
+    assert set(groups) <= ({"Payments", "Customers"} if text == "a\0da" else set())
+
+
+def test_a_long_text_is_refused_and_many_customers_ask_for_more(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    page = owner.get(f"/dashboard/{shop.id}/search", params={"q": "x" * 201})
+    assert "Enter at most 200 characters" in page.text
+    assert page.status_code == 200
+    assert HELP in owner.get(f"/dashboard/{shop.id}/search").text
+    for number in range(201):
+        shop.create_order(customerEmail=f"ada{number}@example.com")
+    groups = search(owner, shop, "ada")
+    assert "More than 200 customers match" in groups["Customers"]
+    assert list(search(owner, shop, "ada20")) == ["Payments", "Customers"]
+
+
+def test_every_page_of_a_merchant_has_the_search(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    for path in ("", "payments", "settings", "search"):
+        page = owner.get(f"/dashboard/{shop.id}/{path}").text
+        assert page.count('class="search-box" method="get"') == 1
+        assert f'action="/dashboard/{shop.id}/search"' in page
+    assert "search-box" not in owner.get("/security").text
