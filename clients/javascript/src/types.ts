@@ -347,7 +347,7 @@ export interface LinkItem {
   image: string | null;
 }
 
-/** What a link has brought in one currency. */
+/** The sales through a payment link in one currency. */
 export interface Sales {
   /** An ISO 4217 code. */
   currency: string;
@@ -560,7 +560,7 @@ export interface RefundBody {
   refundNo?: string | null | undefined;
 }
 
-/** Money given back to a customer. */
+/** A refund of an order. */
 export interface Refund {
   /** The refund's id. */
   id: string;

@@ -86,7 +86,7 @@ class PaymentLinkItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class PaymentLinkSales(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a link has brought in one currency."""
+    """The sales through a payment link in one currency."""
 
     currency: str
     payments: int
@@ -164,7 +164,7 @@ class OrderDetail(Order, frozen=True, kw_only=True, rename="camel"):
 
 
 class Refund(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Money given back to a customer."""
+    """A refund of an order."""
 
     id: str
     merchant_id: str

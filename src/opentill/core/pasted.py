@@ -11,9 +11,9 @@ _SPACES: Final = (
 _MARKS: Final = (
     "\u061c\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
 )
-_AROUND: Final = _SPACES + _MARKS
+_STRIPPED: Final = _SPACES + _MARKS
 
 
 def trim(text: str) -> str:
     """Return a text without the spaces and the invisible marks around it."""
-    return text.strip(_AROUND)
+    return text.strip(_STRIPPED)

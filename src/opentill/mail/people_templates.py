@@ -150,7 +150,7 @@ def invitation(content: InvitationContent, context: MessageContext) -> Message:
 
 
 def reset(_content: PasswordResetContent, context: MessageContext) -> Message:
-    """Send a link to a new password; without a link if one by staff is still valid."""
+    """Send a link for a new password, or none while a link that staff created is still valid."""
     _ = context.gettext
     return Message(
         subject=_("Choose a new password"),

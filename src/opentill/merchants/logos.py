@@ -31,7 +31,7 @@ _PNG: Final = b"\x89PNG\r\n\x1a\n"
 # JPEG markers of frame headers, which contain the picture's size (T.81 table B.1).
 _FRAMES: Final = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _SCAN: Final = 0xDA
-_ALONE: Final = frozenset({0x01, *range(0xD0, 0xD9)})  # JPEG markers that no length follows
+_MARKERS_WITHOUT_LENGTH: Final = frozenset({0x01, *range(0xD0, 0xD9)})  # JPEG
 _ANIMATED: Final = 0x02  # the flag for animations in WebP's extended header
 
 
@@ -102,7 +102,7 @@ def _jpeg(content: bytes) -> Picture:
         if marker == 0xFF:  # noqa: PLR2004 - a fill byte
             at += 1
             continue
-        if marker in _ALONE:
+        if marker in _MARKERS_WITHOUT_LENGTH:
             at += 2
             continue
         (length,) = struct.unpack_from(">H", content, at + 2)

@@ -8,13 +8,13 @@ from opentill.merchants.audit import Actor
 
 # An adjustment or payout is at most this large, so that a typing error cannot overflow the ledger.
 MOST_MINOR: Final = 10**15
-_WORDS: Final = 500
+_MAX_LENGTH: Final = 500
 # In the audit log, the name of the machine's owner begins with this text (decision 0098).
 ROOT: Final = "root ("
 _REFERENCE: Final = 64
 
 
-def check_text(field: str, text: str, most: int = _WORDS) -> str:
+def check_text(field: str, text: str, most: int = _MAX_LENGTH) -> str:
     """Return trimmed text of an operator. Raises Invalid unless it is printable and short."""
     trimmed = text.strip()
     if not (1 <= len(trimmed) <= most and trimmed.isprintable()):

@@ -182,7 +182,9 @@ async def seller_at(tx: Tx, merchant_id: str, at: int) -> Seller:
 async def set_logo(
     tx: Tx, merchant_id: str, content: bytes, now: int, *, actor: Actor, seen: str | None
 ) -> None:
-    """Replace the logo if its digest is ``seen``; "": there is no logo yet; None: any logo.
+    """Replace the logo if its SHA-256 is still ``seen`` (hex).
+
+    ``seen`` is "" if there was no logo, and None replaces any logo.
 
     Raises ``logos.LogoRefused``, Stale and NotFound.
     """

@@ -73,7 +73,7 @@ async def unfinished(tx: Tx, merchant: Merchant) -> Unfinished:
 async def close(
     tx: Tx, merchant_id: str, actor: Actor, now: int, *, notes: str = ""
 ) -> tuple[Merchant, Unfinished]:
-    """Close a SUSPENDED merchant permanently; return it and what is left, which is only sessions.
+    """Close a SUSPENDED merchant permanently; return it with its remaining open sessions.
 
     After the commit its keys and memberships are void and its endpoints get no events; staff can
     still read its books, and late payments are still recorded. Raises NotFound, NotClosable, and

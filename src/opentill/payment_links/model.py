@@ -310,7 +310,7 @@ class LinkItemOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SalesOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a link has brought in one currency."""
+    """The sales through a payment link in one currency."""
 
     currency: Annotated[str, Meta(description="An ISO 4217 code.")]
     payments: Annotated[int, Meta(description="How many of its sessions were paid.")]

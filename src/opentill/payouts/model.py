@@ -87,7 +87,7 @@ class Payout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def concerns_account(self) -> bool:
-        """Whether its failure holds back other payouts to the account: see ``queries._HELD``."""
+        """Whether its failure holds back other payouts to the account (see ``_HELD_SINCE``)."""
         return self.status == "FAILED" and (
             self.paid_at is not None or names_account(self.failure_reason)
         )

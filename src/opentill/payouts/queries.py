@@ -168,7 +168,7 @@ SEARCH = Query(
 # named the holder or the address (BE), a new address counts as another account. No account is
 # recorded for a payout outside a run: the account is the one that was current when it failed.
 _BANKS_REASON: Final = f"split_part(p.failure_reason, '{BANK_REFERENCE}', 1)"
-_HELD: Final = f"""(
+_HELD_SINCE: Final = f"""(
         select max(p.failed_at) from payouts p
         left join payout_transfers t on t.merchant_id = p.merchant_id and t.payout_id = p.id
         left join bank_accounts sent
@@ -188,7 +188,8 @@ _HELD: Final = f"""(
 HELD_SINCE = Value(
     int,
     f"""
-    select {_HELD} from bank_accounts a where a.merchant_id = :merchant_id and a.version = :version
+    select {_HELD_SINCE} from bank_accounts a
+    where a.merchant_id = :merchant_id and a.version = :version
     """,  # noqa: S608 - a constant of ours
 )
 CONFIRM_ACCOUNT = Command(
@@ -208,7 +209,7 @@ _DUE: Final = f"""
         ) as last_at
     from balances b join merchants m on m.id = b.merchant_id
     left join lateral (
-        select a.hint, a.usable_from, {_HELD} as held_since from bank_accounts a
+        select a.hint, a.usable_from, {_HELD_SINCE} as held_since from bank_accounts a
         where a.merchant_id = b.merchant_id order by a.version desc limit 1
     ) a on true
     where b.available > 0 and m.payout_off is null
@@ -289,7 +290,8 @@ PUT_IN_FILE = Command(
         join bank_accounts a on a.merchant_id = p.merchant_id
     where t.run_id = :run_id and p.merchant_id = t.merchant_id and p.id = t.payout_id
         and a.version = t.account_version
-        and p.status = 'PENDING' and m.payout_off is null and not {_CHANGED} and {_HELD} is null
+        and p.status = 'PENDING' and m.payout_off is null
+        and not {_CHANGED} and {_HELD_SINCE} is null
     """  # noqa: S608 - a constant of ours
 )
 # The PENDING payouts of a run that are in no file; only `:payout_id` if it is given.
@@ -298,7 +300,7 @@ WAITING_OF_RUN = Query(
     f"""
     select t.merchant_id, t.payout_id, p.amount_minor, p.currency, a.version, a.holder, a.number,
         a.hint, a.country, a.bic, a.bank_code, a.usable_from, a.who, a.reason, a.created_at,
-        a.address, {_CHANGED} as is_changed, {_HELD} as held_since
+        a.address, {_CHANGED} as is_changed, {_HELD_SINCE} as held_since
     from payout_transfers t
     join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
     join bank_accounts a on a.merchant_id = t.merchant_id and a.version = t.account_version

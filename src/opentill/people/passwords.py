@@ -36,7 +36,7 @@ _LONGEST_COMMON: Final = max(map(len, _COMMON))
 _SHORTEST_PERSONAL: Final = 4
 # Characters that people use instead of letters, and those that they put before or after a word.
 _SUBSTITUTES: Final = str.maketrans("@4831!05$7", "aabeliosst")
-_AROUND: Final = "0123456789!?.,;:-_+*#$%&/=@ \t'\"()"
+_PADDING_CHARACTERS: Final = "0123456789!?.,;:-_+*#$%&/=@ \t'\"()"
 _MOST_WORDS: Final = 2
 
 
@@ -74,7 +74,7 @@ def is_common(password: str, *personal: str) -> bool:
     dictionary = _COMMON | personal_words
     longest = max(_LONGEST_COMMON, *map(len, personal_words), 0)
     lowered = password.lower()
-    bare = lowered.strip(_AROUND)
+    bare = lowered.strip(_PADDING_CHARACTERS)
     for text in (lowered, bare, bare.translate(_SUBSTITUTES), lowered.translate(_SUBSTITUTES)):
         joined = re.sub(r"[\s\-_.]+", "", text)
         if len(set(joined)) <= 2 or _is_made_of(joined, dictionary, longest):  # noqa: PLR2004 - "abababab"
@@ -94,7 +94,9 @@ def _is_made_of(
             continue
         if len(word) > 2 and not rest.replace(word, ""):  # noqa: PLR2004 - a repeated word
             return True
-        if words > 1 and _is_made_of(rest.strip(_AROUND), dictionary, longest, words - 1):
+        if words > 1 and _is_made_of(
+            rest.strip(_PADDING_CHARACTERS), dictionary, longest, words - 1
+        ):
             return True
     return False
 

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 
 class ProfileUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What changes of a merchant's profile: the fields that are sent; null takes one away."""
+    """Changes of a merchant's profile: only fields that are sent change; null removes a value."""
 
     display_name: (
         Annotated[str, Meta(max_length=80, description="the name that customers see")]

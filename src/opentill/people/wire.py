@@ -242,7 +242,7 @@ class KeyBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class KeyUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What changes of an API key."""
+    """Changes of an API key."""
 
     name: Annotated[
         str, Meta(max_length=100, description="a text of at most 100 characters, empty for none")

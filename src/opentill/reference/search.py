@@ -7,7 +7,7 @@ import msgspec
 
 LONGEST: Final = 100  # of a longer query, the characters after this many are ignored
 MOST: Final = 30  # a query returns at most this many results
-_WORDS: Final = 8  # of a longer query, the words after this many are ignored
+_MAX_WORDS: Final = 8  # of a longer query, the words after this many are ignored
 _SNIPPET: Final = 140
 # Many operations of this group do the same as one of the merchant API. Their weight is reduced by
 # _REPEATS, so that they rank below the merchant API's.
@@ -35,7 +35,7 @@ class Hit(msgspec.Struct, frozen=True):
 
 def find(places: Iterable[Place], query: str) -> list[Hit]:
     """Return the places that contain every word of a query, best first."""
-    words = query[:LONGEST].casefold().split()[:_WORDS]
+    words = query[:LONGEST].casefold().split()[:_MAX_WORDS]
     if not words:
         return []
     scored = [(score, place) for place in places if (score := _score(place, words))]

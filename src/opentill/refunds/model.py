@@ -194,7 +194,7 @@ class Quote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Money given back to a customer (contract.md#refund-fields)."""
+    """A refund of an order (contract.md#refund-fields)."""
 
     id: Annotated[str, Meta(description="The refund's id.")]
     merchant_id: Annotated[str, Meta(description="Your own id.")]

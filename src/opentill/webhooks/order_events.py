@@ -24,7 +24,7 @@ _MAX_SCANNED: Final = 20_000  # at most this many events are read after one mome
 # A first search reads only the next few events after a moment, because the event is nearly always
 # among them.
 _NEAR_SKEW_MS: Final = 50
-_NEAR: Final = 500
+_MOST_NEAR: Final = 500
 _EVER_MS: Final = 2**47
 
 
@@ -44,7 +44,7 @@ async def find_order_events(
     """
     ahead_ms = await clock.ahead_ms(tx) if movable else 0
     counts = Counter(moment - ahead_ms for moment in moments)
-    near = await _within(tx, merchant_id, order_id, _ranges(counts, _NEAR_SKEW_MS), _NEAR)
+    near = await _within(tx, merchant_id, order_id, _ranges(counts, _NEAR_SKEW_MS), _MOST_NEAR)
     if len(near) >= counts.total():
         return near
     ranges = _ranges(counts, _SKEW_MS)

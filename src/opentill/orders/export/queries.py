@@ -180,8 +180,8 @@ def _lines(condition: str, columns: tuple[Column, ...] = COLUMNS) -> Value[bytes
     )
 
 
-# Conditions of the two exports: a range of orders, and orders that a search has found. Their status
-# may have changed since the search, so it is compared again.
+# Conditions of the two exports: a range of orders, and orders that a search has found. An order's
+# status may have changed since the search, so it is compared again.
 _BETWEEN: Final = (
     "(created_at, id) > (:after_at::bigint, :after_id::text)"
     " and (created_at, id) <= (:until_at::bigint, :until_id::text)"

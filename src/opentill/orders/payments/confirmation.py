@@ -99,7 +99,7 @@ async def confirm_many(tx: Tx, reports: Sequence[Report], now: int) -> set[tuple
     )
     by_key = {(attempt.gateway, attempt.id): attempt for attempt in attempts}
     orders = await _lock_orders(tx, attempts)
-    payments: dict[tuple[str, str], ReceivedPayment] = {}  # the first usual report of each order
+    payments: dict[tuple[str, str], ReceivedPayment] = {}  # of each order, the first report
     for report in reports:
         attempt = by_key.get(report.key)
         if attempt is None:

@@ -197,7 +197,7 @@ class Cluster:
         settings = dict(SETTINGS, unix_socket_directories=str(self.socket_dir))
         if not self._durable:
             settings.update(fsync="off", full_page_writes="off", synchronous_commit="off")
-            settings["max_wal_size"] = "128MB"  # keep little log, because nobody recovers from it
+            settings["max_wal_size"] = "128MB"  # a small log: it is never used for recovery
         command = [str(self._programs.path("postgres")), "-D", str(self.path)]
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
