@@ -26,8 +26,8 @@ def test_all_terms_are_set_shown_and_stored(opentill: Commands) -> None:
     expected = {
         "name": "Quay Books", "platformFeeRate": "0.031", "fees": ROWS,
         "settlementDelayDays": 2, "settlementCalendar": "WEEKDAYS", "reserveRate": "0.1",
-        "reserveDays": 90, "refundFeePolicy": "RETURNED", "overdraftMinor": 5000,
-        "disputeFeeMinor": 2050, "payoutMinimumMinor": 1000, "termsVersion": 2,
+        "reserveDays": 90, "refundFeePolicy": "RETURNED", "overdraft": "50.00",
+        "disputeFee": "20.50", "payoutMinimum": "10.00", "termsVersion": 2,
         "ipAllowlist": ["192.0.2.0/24"], "timeZone": "Asia/Kathmandu",
     }  # fmt: skip
     assert {name: changed[name] for name in expected} == expected
@@ -67,12 +67,28 @@ REFUSED = (
 
 def test_invalid_terms_are_refused_in_one_line_and_change_nothing(opentill: Commands) -> None:
     merchant = opentill.json("merchants", "create", "Harbour Books", "--currency", "JPY")
-    assert (merchant["overdraftMinor"], merchant["disputeFeeMinor"]) == (100, 15)
+    assert (merchant["overdraft"], merchant["disputeFee"]) == ("100.00", "15.00")
     for options, text in REFUSED:
         assert text in opentill.refusal("merchants", "set", merchant["id"], *options)
     assert opentill.json("merchants", "show", merchant["id"]) == merchant
     assert len(opentill.json("merchants", "terms", merchant["id"])) == 1
     assert "there is no merchant mer_no" in opentill.refusal("merchants", "terms", "mer_no")
+
+
+def test_a_merchant_is_named_by_a_name_that_no_other_merchant_has(opentill: Commands) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+    for words in (("merchants", "show", "harbour books"), ("merchants", "show", " Harbour Books ")):
+        assert opentill.json(*words)["id"] == shop
+    key = opentill.json("keys", "create", "Harbour Books")["id"]
+    assert [row["id"] for row in opentill.json("keys", "list", "Harbour Books")] == [key]
+    assert opentill.text("export", "Harbour Books").startswith("id,")
+    assert opentill.json("payouts", "list", "Harbour Books") == []
+    assert opentill.json("settle", "--merchant", "Harbour Books", "--reason", "due") == []
+    other = opentill.json("merchants", "create", "HARBOUR BOOKS")["id"]
+    refusal = opentill.refusal("keys", "list", "Harbour Books")
+    assert refusal.startswith("opentill: merchant must be an id: 2 merchants have this name, ")
+    assert {shop, other} <= set(refusal.replace(",", "").split())
+    assert "there is no merchant Quay" in opentill.refusal("keys", "list", "Quay")
 
 
 def test_a_merchant_id_selects_its_only_valid_key(opentill: Commands) -> None:

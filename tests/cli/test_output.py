@@ -6,6 +6,8 @@ import pty
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -70,7 +72,7 @@ def test_a_record_fits_the_width(width: int) -> None:
         ("livemode", False, "no"),
         ("metadata", {"cart": "茶"}, '{"cart": "茶"}'),
         ("events", ["order.paid", "order.closed"], "order.paid, order.closed"),
-        ("overdraftMinor", 12345, "123.45 USD"),
+        ("overdraft", "123.45", "123.45 USD"),
         ("userRefundAmountUsd", "-1.20", "-1.20 USD"),
         ("platformFeeRate", "0.04", "0.04"),
         ("reason", "two\nlines\x1b[2J", "two\\nlines\\u001b[2J"),
@@ -112,9 +114,46 @@ def test_an_invalid_time_is_refused(text: str) -> None:
     assert times.parse_absolute(text) is None
 
 
+def test_an_error_names_the_option_with_its_dashes_and_once(opentill: Commands) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+    for words, line in (
+        (("statement", shop, "--from", "x"), "opentill: --from must be a time in UTC"),
+        (("balance", "freeze", shop, "1.00"), "opentill: --reference must be text of 1 to 64"),
+        (("orders", "list", shop, "--email", ""), "opentill: --email must not be empty"),
+        (("statement", shop, "--from", ""), "opentill: --from must not be empty"),
+        (("rates", "set", "EUR", "USD", "x"), "opentill: rate must be a decimal number"),
+    ):
+        assert opentill.refusal(*words).startswith(line)
+
+
+def test_every_argument_says_what_it_takes() -> None:
+    def arguments(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, str | None]]:
+        for name, one in getattr(command, "commands", {}).items():
+            yield from arguments(one, (*words, name))
+        for parameter in command.params:
+            if parameter.param_type_name == "argument":
+                yield " ".join((*words, parameter.name)), parameter.help
+
+    helps = dict(arguments(typer.main.get_command(build())))
+    assert len(helps) > 100
+    assert not [name for name, text in helps.items() if not text]
+
+
+def test_a_command_whose_output_nobody_reads_ends_like_other_tools(opentill: Commands) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+    for words in (("export", shop), ("statement", shop), ("merchants", "list", "--json"), ("-h",)):
+        reader, writer = os.pipe()
+        os.close(reader)
+        errors = opentill.directory / "errors.txt"
+        with Path(os.devnull).open() as empty, errors.open("w") as stderr:
+            code = opentill.run_on([empty.fileno(), writer, stderr.fileno()], *words)
+        os.close(writer)
+        assert (code, errors.read_text()) == (141, ""), words
+
+
 def test_options_accept_times_and_amounts(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books", "--dispute-fee", "15.50 USD")
-    assert shop["disputeFeeMinor"] == 1550
+    assert shop["disputeFee"] == "15.50"
     why = ("--reason", "agreed")
     recharge = opentill.json(
         "balance", "recharge", shop["id"], "USD 12.50", "--reference", "R", *why

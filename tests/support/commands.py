@@ -234,7 +234,10 @@ class Commands:
         assert process.returncode == 0, process.stderr.decode()
         output = json.loads(process.stdout)
         # Names are in camel case, as in the API.
-        assert not [name for name in _field_names(output) if "_" in name], output
+        names = list(_field_names(output))
+        assert not [name for name in names if "_" in name], output
+        # Amounts are decimal text, not minor units.
+        assert not [name for name in names if name.endswith("Minor")], output
         return output
 
     def text(self, *words: str) -> str:

@@ -4,7 +4,11 @@ A module is imported when one of its commands runs, and its ``register(app)`` ad
 Slow modules (the database, the framework) are imported by the commands, so that ``--help`` is fast.
 """
 
+import contextlib
 import importlib
+import os
+import signal
+import sys
 from collections.abc import Iterator, MutableMapping
 from typing import Any, Final
 
@@ -15,7 +19,7 @@ from opentill.cli import commands
 
 EXIT_CODES: Final = (
     "Exit codes: 0 done; 1 a check found something; 2 refused, nothing was changed; 130 Ctrl-C;"
-    " 143 ended by SIGTERM."
+    " 141 the reader of the output has ended; 143 ended by SIGTERM."
 )
 
 
@@ -45,6 +49,18 @@ class _Commands(MutableMapping[str, Any]):
         return len(commands.FILES)
 
 
+@contextlib.contextmanager
+def _ending_with_the_reader() -> Iterator[None]:
+    """End this process quietly if the reader of its output has ended, such as ``head``."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python writes what is buffered when it exits, which would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+
+
 class Root(TyperGroup):
     """``opentill``: its help lists the commands in sections without importing their modules."""
 
@@ -52,6 +68,19 @@ class Root(TyperGroup):
         """Create the group like typer."""
         super().__init__(**options)
         self.commands = _Commands()
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Parse the command line like typer, and end like ``invoke``."""
+        with _ending_with_the_reader():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; end with exit code 141 if the reader of its output has ended.
+
+        typer would exit with 1, which means that a check found something.
+        """
+        with _ending_with_the_reader():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's signature
         """Return the commands' names in the order of ``--help``."""

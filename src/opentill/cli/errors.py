@@ -12,14 +12,34 @@ if TYPE_CHECKING:
     import typer
 
 
+_options: frozenset[str] = frozenset()  # names of the running command's options, without dashes
+
+
+def begin(options: frozenset[str]) -> None:
+    """Set the options of this process's command, which errors name with their dashes."""
+    global _options  # noqa: PLW0603 - there is one command in a process
+    _options = options
+
+
 def report(error: "Problem | ConfigurationError | typer.TyperException", *, as_json: bool) -> None:
     """Write an error to standard error."""
     if not as_json:
-        output.say(f"opentill: {error}")
+        output.say(f"opentill: {_line(error)}")
         return
     import msgspec
 
     output.say(msgspec.json.encode(_body(error)).decode(), wrap=False)
+
+
+def _line(error: "Problem | ConfigurationError | typer.TyperException") -> str:
+    """Return an error for people, which names an option as it is written: ``--from``."""
+    if not isinstance(error, Problem) or not error.field or not error.reason:
+        return str(error)
+    option = error.field.replace("_", "-")
+    shown = f"--{option}" if option in _options else error.field
+    if error.reason.startswith(f"{error.field} "):
+        return f"{shown}{error.reason.removeprefix(error.field)}"
+    return f"{shown}: {error.reason}"
 
 
 def _body(error: "Problem | ConfigurationError | typer.TyperException") -> dict[str, Any]:

@@ -5,12 +5,12 @@ from typing import Any
 
 import typer
 
-from opentill.cli import inputs, order_search, session
+from opentill.cli import inputs, order_search, registration, session
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("export")(export)
+    registration.add_writing(app, "export", export)
 
 
 @order_search.filtered

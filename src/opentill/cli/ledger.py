@@ -7,7 +7,7 @@ import typer
 from opentill.cli import inputs, output, session
 from opentill.cli.output import Json
 from opentill.cli.progress import progress
-from opentill.cli.registration import add_group
+from opentill.cli.registration import add_group, add_writing
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
     group = add_group(
         app, "ledger", "The ledger and its integrity rules.", check=check, accounts=accounts
     )
-    group.command("export")(export)
+    add_writing(group, "export", export)
 
 
 def check(*, as_json: Json = False) -> None:

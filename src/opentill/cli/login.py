@@ -28,9 +28,10 @@ def login(
         bool, typer.Option("--password-stdin", help="Read the password from standard input.")
     ] = False,
 ) -> dict[str, Any]:
-    """Log in as staff: commands then run in your name, for up to twelve hours.
+    """Log in as staff: commands then run in your name.
 
-    Dangerous commands need a login within the last ten minutes.
+    The login ends after an hour without a command, and after twelve hours in any case. Dangerous
+    commands need a login within the last ten minutes.
     """
     identity.check_writable()
     email = email or typer.prompt("E-mail", err=True)

@@ -49,6 +49,7 @@ _TERMS: Final[dict[str, Any]] = {
         typer.Option(help="Address or network that may use the API; repeat it. '' allows all."),
     ],
 }
+_MINOR = "Minor"  # suffix of terms that are amounts in minor units
 _COLUMNS = ("id", "name", "status", "settlementCurrency", "platformFeeRate", "createdAt")
 _WORDS = {
     "refund_fee_policy": ("KEPT", "RETURNED"),
@@ -105,12 +106,22 @@ def _shown(merchant: "Merchant", *, as_json: bool) -> dict[str, Any]:
     """Return a merchant, with its fees as a list if ``as_json``, else as text."""
     from opentill import merchants
 
-    other_fields = output.plain(merchant)
+    other_fields = _with_decimals(output.plain(merchant), merchant.settlement_currency)
     first = ("id", "name", "status", "settlementCurrency", "termsVersion")
     record = {name: other_fields.pop(name) for name in first} | other_fields
     rows = merchants.read_fees(merchant.fees)
     record["fees"] = json.loads(merchant.fees) if as_json else " ".join(map(str, rows))
     return record
+
+
+def _with_decimals(record: dict[str, Any], currency: str) -> dict[str, Any]:
+    """Return a record with terms that are amounts as decimal text, like amounts in the API."""
+    from opentill.core import money
+
+    return {
+        name.removesuffix(_MINOR): money.show(value, currency) if name.endswith(_MINOR) else value
+        for name, value in record.items()
+    }
 
 
 def _with_terms(command: "Command") -> "Command":
@@ -214,7 +225,7 @@ def terms_(merchant_id: str, *, as_json: Json = False) -> None:
         return merchant.settlement_currency, await merchants.history(tx, merchant_id)
 
     currency, versions = session.query(work)
-    rows = [output.plain(version) for version in versions]
+    rows = [_with_decimals(output.plain(version), currency) for version in versions]
     for row, version, before in zip(rows, versions, [None, *versions], strict=False):
         row["fees"] = json.loads(version.fees)
         if not as_json:

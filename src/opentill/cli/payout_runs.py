@@ -112,7 +112,11 @@ def confirm_account(merchant_id: str, *, actor: "Actor") -> dict[str, Any]:
 
 
 def _run_shown(run: "Run") -> dict[str, Any]:
-    return output.plain(run)
+    from opentill.core import money
+
+    record = output.plain(run)
+    fee_minor = record.pop("feeMinor")
+    return {**record, "fee": money.show(fee_minor, run.currency)}
 
 
 def _view_shown(view: "RunView") -> dict[str, Any]:

@@ -20,13 +20,13 @@ _AMOUNTS: Final[dict[str, tuple[str, ...]]] = {
         ("available pending frozen reserve frozenByHand settled", ("currency",)),
         ("settledAmount rollingReserveAmount", ("settledCurrency",)),
         ("debit fee", ("debitCurrency", "currency")),
+        ("overdraft disputeFee payoutMinimum", ("settlementCurrency",)),
         ("userRefundAmountUsd merchantDebitUsd", ("USD",)),
     )
     for name in names.split()
 }
 # Fields that are not shown if amounts of the record show their currency.
 _CURRENCIES: Final = ("currency", "debitCurrency", "settledCurrency")
-_MINOR: Final = "Minor"  # suffix of a merchant's terms that are amounts in minor units
 _TIMES: Final = ("at", "now", "real", "validFrom", "respondBy")
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
 _BREAKS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -34,7 +34,7 @@ _BREAKS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 def heading(name: str) -> str:
     """Return a field's heading: ``createdAt`` is ``created at (UTC)``."""
-    words = _BREAKS.sub(" ", name.removesuffix(_MINOR)).lower()
+    words = _BREAKS.sub(" ", name).lower()
     return f"{words} (UTC)" if _is_time(name) else words
 
 
@@ -52,7 +52,7 @@ def text(name: str, record: Mapping[str, object]) -> str:
     if value is None or field is None:
         return _plain(name, value)
     currency = str(record.get(field, field))
-    return amount(value, currency, minor=name.endswith(_MINOR))
+    return amount(value, currency)
 
 
 def amount(value: object, currency: str, *, minor: bool = False) -> str:
@@ -73,8 +73,8 @@ def amount(value: object, currency: str, *, minor: bool = False) -> str:
 
 def _currency_field(name: str, record: Mapping[str, object]) -> str | None:
     """Return the field that has an amount's currency, or the currency; None for other fields."""
-    possible = ("settlementCurrency",) if name.endswith(_MINOR) else _AMOUNTS.get(name, ())
-    candidates = (field for field in possible if field in record or field.isupper())
+    possible_fields = _AMOUNTS.get(name, ())
+    candidates = (field for field in possible_fields if field in record or field.isupper())
     return next(candidates, None)
 
 

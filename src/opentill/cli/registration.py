@@ -1,17 +1,19 @@
 """Registration of commands, and options that many of them share.
 
 ``add`` and ``add_group`` give every command ``--json`` and print its result; a command with a
-parameter ``as_json`` prints by itself. ``acting`` adds ``--reason`` and ``--as-root``.
+parameter ``as_json`` prints by itself. ``acting`` adds ``--reason`` and ``--as-root``. Arguments
+that name a merchant take its id or its name.
 """
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from opentill.cli import identity, inputs, output
+from opentill.cli import errors, hints, identity, inputs, merchant_names, output
 
 Command = Callable[..., Any]
 
@@ -29,8 +31,19 @@ def add(
     app: typer.Typer, name: str, function: Command, *, group: str = "", **settings: bool
 ) -> None:
     """Add a command, of the named group if given; ``settings`` are click's context settings."""
-    command = _printing(function, f"{group} {name}".strip())
+    whole_name = f"{group} {name}".strip()
+    command = _printing(_described(function, whole_name), whole_name)
     app.command(name, context_settings=settings or None)(command)
+
+
+def add_writing(app: typer.Typer, name: str, function: Command) -> None:
+    """Add a command that writes a file or standard output by itself, without ``--json``."""
+
+    @functools.wraps(function)
+    def command(**arguments: Any) -> None:
+        function(**_begin(function, name, arguments))
+
+    app.command(name)(_described(command, name))
 
 
 def _printing(function: Command, name: str) -> Command:
@@ -39,19 +52,49 @@ def _printing(function: Command, name: str) -> Command:
 
         @functools.wraps(function)
         def printing(**arguments: Any) -> None:
-            identity.begin(name)
-            _check_not_empty(function, arguments)
-            function(**arguments)
+            function(**_begin(function, name, arguments))
 
         return printing
 
     @functools.wraps(function)
     def command(*, as_json: bool, **arguments: Any) -> None:
-        identity.begin(name)
-        _check_not_empty(function, arguments)
-        output.show(function(**arguments), as_json=as_json)
+        output.show(function(**_begin(function, name, arguments)), as_json=as_json)
 
     return with_options(command, {"as_json": (output.Json, False)})
+
+
+def _begin(function: Command, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Begin a command; return its arguments, with ids of merchants in place of names."""
+    identity.begin(name)
+    errors.begin(_option_names(function))
+    _check_not_empty(function, arguments)
+    return merchant_names.with_ids(arguments)
+
+
+def _described(function: Command, name: str) -> Command:
+    """Give the help of ``hints.py`` to arguments of a command that declare none."""
+    parameters = [
+        parameter.replace(annotation=Annotated[parameter.annotation, typer.Argument(help=text)])
+        if _is_bare(parameter) and (text := hints.for_argument(name, parameter.name))
+        else parameter
+        for parameter in inspect.signature(function).parameters.values()
+    ]
+    return _with_parameters(function, parameters)
+
+
+def _is_bare(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter is an argument of a command without a declaration for typer."""
+    is_argument = parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return is_argument and parameter.annotation in (str, Path)
+
+
+def _option_names(function: Command) -> frozenset[str]:
+    """Return the names of a command's options without dashes."""
+    return frozenset(
+        _shown_name(parameter)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    )
 
 
 def _check_not_empty(function: Command, arguments: Mapping[str, Any]) -> None:
@@ -76,8 +119,13 @@ def _check_not_empty(function: Command, arguments: Mapping[str, Any]) -> None:
 def _shown_name(parameter: inspect.Parameter) -> str:
     """Return the name of an option or argument on the command line."""
     for part in getattr(parameter.annotation, "__metadata__", ()):
-        for declared in getattr(part, "param_decls", None) or ():
-            return str(declared).lstrip("-")
+        # The first declared name is in ``default``, because the declaration is in an annotation.
+        for declared in (
+            getattr(part, "default", None),
+            *(getattr(part, "param_decls", None) or ()),
+        ):
+            if isinstance(declared, str) and declared.startswith("-"):
+                return declared.lstrip("-")
     is_option = parameter.kind is inspect.Parameter.KEYWORD_ONLY
     return parameter.name.replace("_", "-") if is_option else parameter.name
 
@@ -120,6 +168,11 @@ def with_options(
         parameters += declared if parameter.name == instead_of else [parameter]
     if not instead_of:
         parameters += declared
+    return _with_parameters(function, parameters)
+
+
+def _with_parameters(function: Command, parameters: list[inspect.Parameter]) -> Command:
+    """Declare the parameters of a command for typer, in place of those of its own signature."""
     vars(function)["__signature__"] = inspect.Signature(parameters)
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return function

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from opentill.cli import inputs, output, session
+from opentill.cli import inputs, output, registration, session
 
 if TYPE_CHECKING:
     from opentill.db.database import Db
@@ -44,7 +44,7 @@ _ACCOUNTS: Final = ("pending", "available", "frozen", "reserve")
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("statement")(statement)
+    registration.add(app, "statement", statement)
 
 
 def statement(

@@ -158,6 +158,14 @@ COUNT_FOUND = Value(int, f"select count(*) {_FOUND}")
 SETTLEMENT_CURRENCIES = Query(
     SettlementCurrency, "select distinct settlement_currency as currency from merchants"
 )
+BY_NAME = Query(
+    MerchantName,
+    """
+    select id, name from merchants
+    where lower(name) = lower(:name) or lower(display_name) = lower(:name)
+    order by id
+    """,
+)
 NAMES = Query(MerchantName, "select id, name from merchants where id = any(:ids::text[])")
 UPDATE = Command(
     """

@@ -54,6 +54,12 @@ async def search(
     return rows, await queries.COUNT_FOUND.get(tx, **filters) or 0
 
 
+async def ids_by_name(tx: Tx, name: str) -> list[str]:
+    """Return the ids of the merchants with this name or display name, in upper or lower case."""
+    rows = await queries.BY_NAME.all(tx, name=name)
+    return [row.id for row in rows]
+
+
 async def names(tx: Tx, ids: Iterable[str]) -> dict[str, str]:
     """Return merchants' names by id."""
     rows = await queries.NAMES.all(tx, ids=sorted(set(ids)))
