@@ -128,8 +128,8 @@ def test_an_error_names_the_option_with_its_dashes_and_once(opentill: Commands) 
 
 def test_every_argument_says_what_it_takes() -> None:
     def arguments(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, str | None]]:
-        for name, one in getattr(command, "commands", {}).items():
-            yield from arguments(one, (*words, name))
+        for name, child in getattr(command, "commands", {}).items():
+            yield from arguments(child, (*words, name))
         for parameter in command.params:
             if parameter.param_type_name == "argument":
                 yield " ".join((*words, parameter.name)), parameter.help
