@@ -31,11 +31,11 @@ INVALID_LINKS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("item", {"item": {"name": "A gift", "currency": "USD"}}),
     ("item", {"item": GIFT | {"price": "5"}}),
     ("item", {"item": {"name": "A gift", "currency": "USD", "minAmount": "5"}}),
-    ("item", {"item": GIFT | {"maxAmount": "5.00"}}),
-    ("item", {"item": GIFT | {"minAmount": "0"}}),
-    ("item", {"item": GIFT | {"currency": "XTS"}}),
-    ("item", {"item": GIFT | {"name": ""}}),
-    ("item", {"item": GIFT | {"image": "/x.png"}}),
+    ("item.maxAmount", {"item": GIFT | {"maxAmount": "5.00"}}),
+    ("item.minAmount", {"item": GIFT | {"minAmount": "0"}}),
+    ("item.currency", {"item": GIFT | {"currency": "XTS"}}),
+    ("item.name", {"item": GIFT | {"name": ""}}),
+    ("item.image", {"item": GIFT | {"image": "/x.png"}}),
     ("item", {"item": "A gift"}),
     ("maxQuantity", {"item": GIFT, "maxQuantity": 2}),
     ("maxQuantity", {"item": GIFT, "maxQuantity": 100}),
@@ -87,8 +87,8 @@ def test_an_invalid_link_is_refused_with_its_field(
 @pytest.mark.parametrize(
     ("field", "body"),
     [
-        ("item", {"item": {"name": " "}}),
-        ("item", {"item": {"description": "x" * 1001}}),
+        ("item.name", {"item": {"name": " "}}),
+        ("item.description", {"item": {"description": "x" * 1001}}),
         # maxQuantity is invalid if the customer enters the amount.
         ("maxQuantity", {"maxQuantity": 2}),
         ("maxQuantity", {"maxQuantity": None}),

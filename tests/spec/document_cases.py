@@ -72,7 +72,7 @@ RULES: Final = (
     ("expiresAt", "expiresAt must be a time to come"),
     ("maxQuantity", "maxQuantity must be 1"),
     ("quantity", "quantity must be (less|at most)"),
-    ("item", r"item(\.\w+)? must "),
+    (r"item(\.\w+)?", r"item(\.\w+)? must "),
     ("productId", "productId is required"),
     ("paymentMethods", "paymentMethods must have one that is on offer"),
     ("clientReference", "clientReference must be text of 1 to 200"),

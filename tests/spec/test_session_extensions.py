@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from support.api_server import ApiServer, Shop, assert_refused
-from support.people import Visitor
+from support.people import Visitor, create_person
 
 HALF_AN_HOUR: Final = 1_800_000
 DAY: Final = 86_400_000
@@ -51,19 +51,19 @@ INVALID_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
     ("customer_name", "n" * 201),
     ("item", CART),  # a session has either a product or an item
 )
-INVALID_ITEM_FIELDS: Final[tuple[dict[str, Any], ...]] = (
-    {"name": " "},
-    {"name": "n" * 201},
-    {"price": "0.00"},
-    {"price": "-1"},
-    {"price": "100000000"},
-    {"price": 5},
-    {"currency": "usd"},
-    {"currency": "XTS"},
-    {"currency": "JPY", "price": "10.50"},
-    {"currency": "PYG", "price": "100"},  # PYG has no exchange rate
-    {"image": "javascript:alert(1)"},
-    {"description": "d" * 1001},
+INVALID_ITEM_FIELDS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    ("name", {"name": " "}),
+    ("name", {"name": "n" * 201}),
+    ("price", {"price": "0.00"}),
+    ("price", {"price": "-1"}),
+    ("price", {"price": "100000000"}),
+    ("price", {"price": 5}),
+    ("currency", {"currency": "usd"}),
+    ("currency", {"currency": "XTS"}),
+    ("price", {"currency": "JPY", "price": "10.50"}),
+    ("currency", {"currency": "PYG", "price": "100"}),  # PYG has no exchange rate
+    ("image", {"image": "javascript:alert(1)"}),
+    ("description", {"description": "d" * 1001}),
 )
 
 
@@ -175,11 +175,33 @@ def test_an_item_is_sold_without_a_product(shop: Shop) -> None:
     assert shop.data("POST", "/v1/checkouts", json={"item": CART})["currency"] == "USD"
 
 
-@pytest.mark.parametrize("change", INVALID_ITEM_FIELDS, ids=str)
-def test_an_item_with_an_invalid_field_is_refused(shop: Shop, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("field", "change"), INVALID_ITEM_FIELDS, ids=str)
+def test_an_item_with_an_invalid_field_is_refused_with_that_field(
+    shop: Shop, field: str, change: dict[str, Any]
+) -> None:
     response = shop.post("/v1/checkouts", {"item": CART | change})
-    assert "item" in assert_refused(response, "item")
+    assert assert_refused(response, f"item.{field}").startswith(f"item.{field} must ")
     assert shop.data("GET", "/v1/orders")["pagination"]["total"] == 0
+
+
+def test_an_item_without_a_price_is_refused_with_the_missing_field(shop: Shop) -> None:
+    item = {name: text for name, text in CART.items() if name != "price"}
+    response = shop.post("/v1/checkouts", {"item": item})
+    assert assert_refused(response, "item.price").startswith("item.price is required: ")
+    response = shop.post("/v1/checkouts", {"item": "Cart 42"})
+    assert assert_refused(response, "item").startswith("item must be an object")
+
+
+def test_items_leave_no_product_in_the_catalogue(shop: Shop) -> None:
+    shop.data("POST", "/v1/checkouts", json={"item": CART})
+    for query in ({}, {"status": "ARCHIVED"}):
+        listed = shop.data("GET", "/v1/products", params=query)
+        assert (listed["items"], listed["pagination"]["total"]) == ([], 0)
+    owner = create_person(shop.api_server, shop.id, "owner")
+    for path in ("products", "products?status=ARCHIVED"):
+        assert "Items (USD)" not in owner.get(f"/dashboard/{shop.id}/{path}").text
+    product = shop.create_product()
+    assert [row["id"] for row in shop.data("GET", "/v1/products")["items"]] == [product["id"]]
 
 
 def test_items_of_two_merchants_have_different_products(api_server: ApiServer) -> None:

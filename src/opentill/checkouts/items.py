@@ -15,7 +15,7 @@ _MAX_NAME: Final = 200
 def read_item(body: SessionBody) -> Item | None:
     """Return the item of a session; None if it sells a product.
 
-    Raises Invalid on ``item``; the reason names the field of the item that is invalid.
+    Raises Invalid on the invalid field, such as ``item.price``.
     """
     item = body.item
     if isinstance(item, UnsetType):
@@ -32,7 +32,7 @@ def read_item(body: SessionBody) -> Item | None:
 
 
 def check_name(name: str) -> str:
-    """Return the trimmed name of an item. Raises Invalid on ``item``."""
+    """Return the trimmed name of an item. Raises Invalid on ``item.name``."""
     try:
         return inputs.check_name("name", name, _MAX_NAME)
     except Invalid as problem:
@@ -40,17 +40,17 @@ def check_name(name: str) -> str:
 
 
 def parse_amount(field: str, text: str, currency: str) -> int:
-    """Parse an amount of an item into minor units. Raises Invalid on ``item``."""
+    """Parse an amount of an item into minor units. Raises Invalid on the field in ``item``."""
     try:
         return products.parse_price(text, currency)
     except Invalid as problem:
-        name = field if problem.field == "price" else "currency"
+        name = f"item.{field}" if problem.field == "price" else "item.currency"
         reason = (problem.reason or "").removeprefix(problem.field or "")
-        raise Invalid("item", f"item.{name}{reason}") from None
+        raise Invalid(name, f"{name}{reason}") from None
 
 
 def check_image(image: str | None) -> str | None:
-    """Return the URL of an item's image. Raises Invalid on ``item``."""
+    """Return the URL of an item's image. Raises Invalid on ``item.image``."""
     try:
         return inputs.check_url("image", image)
     except Invalid as problem:
@@ -58,4 +58,4 @@ def check_image(image: str | None) -> str | None:
 
 
 def _invalid_item(problem: Invalid) -> Invalid:
-    return Invalid("item", f"item.{problem.reason}")
+    return Invalid(f"item.{problem.field}", f"item.{problem.reason}")

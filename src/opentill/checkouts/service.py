@@ -39,7 +39,7 @@ def _priced(offer: Offer, body: SessionBody) -> Priced:
     """Return the amounts to freeze on an order. Raises Invalid and AmountOutOfBounds."""
     currency, settlement_currency = offer.currency, offer.settlement_currency
     quantity, has_item = body.quantity or 1, body.item is not msgspec.UNSET
-    field = "item" if has_item else "productId"
+    field = "item.price" if has_item else "productId"
     amount_minor = offer.price_minor * quantity
     if quantity > 1 and amount_minor > money.max_price(currency):
         most = money.max_price(currency) // offer.price_minor
@@ -47,8 +47,10 @@ def _priced(offer: Offer, body: SessionBody) -> Priced:
         raise Invalid("quantity", reason)
     rate, usd_rate = offer.exchange_rate, offer.usd_exchange_rate or Decimal(0)
     if rate is None:
+        field = "item.currency" if has_item else "productId"
+        thing = "a currency" if has_item else "a product in a currency"
         reason = (
-            f"{field} must be {'' if has_item else 'a product '}in a currency with an exchange "
+            f"{field} must be {thing} with an exchange "
             f"rate: there is none from {currency} to {settlement_currency}, or it is too old. The "
             f"operator sets one by `opentill rates set {currency} {settlement_currency} RATE` or "
             "imports a newer file"
@@ -62,8 +64,8 @@ def _priced(offer: Offer, body: SessionBody) -> Priced:
         fee_rate=offer.platform_fee_rate,
     )
     if priced.gross_settled_minor <= 0:
-        thing = "" if has_item else "a product "
-        reason = f"{field} must be {thing}worth at least one minor unit of {settlement_currency}"
+        thing = "an amount" if has_item else "a product"
+        reason = f"{field} must be {thing} worth at least one minor unit of {settlement_currency}"
         raise AmountOutOfBounds(
             field, reason, *_bounds(currency, settlement_currency, rate, usd_rate)
         )
@@ -75,8 +77,8 @@ def _priced(offer: Offer, body: SessionBody) -> Priced:
                 "quantity must be less: at its exchange rate this is too much",
             )
         else:
-            thing = "what" if has_item else "a product that"
-            reason = f"{field} must be {thing} its exchange rate makes worth less: see the rate"
+            thing = "an amount" if has_item else "a product"
+            reason = f"{field} must be {thing} that its exchange rate makes worth less"
         raise AmountOutOfBounds(
             field, reason, *_bounds(currency, settlement_currency, rate, usd_rate)
         )

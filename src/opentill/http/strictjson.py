@@ -19,7 +19,7 @@ _LONGEST_NAME: Final = 64  # the response repeats at most this many characters o
 # The quantifier is possessive, and an unterminated string matches too: otherwise the time would be
 # quadratic.
 _TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
-_PATH: Final = re.compile(r"`\$\.(\w+)")
+_PATH: Final = re.compile(r"`\$\.(\w+(?:\.\w+)*)")
 _MISSING: Final = re.compile(r"missing required field `(\w+)`")
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 T = TypeVar("T", bound=msgspec.Struct)
@@ -125,15 +125,36 @@ def read(body: bytes, struct: type[T]) -> T:
 
 
 def explain(error: msgspec.ValidationError, struct: type) -> Invalid:
-    """Turn msgspec's message into the field's name and the sentence that says what is accepted."""
+    """Turn msgspec's message into the field's name and the sentence that says what is accepted.
+
+    A field of a nested struct is named with the outer one: ``item.price``. A value within a list or
+    mapping is reported on the field that has the list or mapping.
+    """
     text = str(error)
-    accepted = accepted_values(struct)
-    path = _PATH.search(text)
-    if (missing := _MISSING.search(text)) and path is None:
-        return Invalid(missing[1], f"{missing[1]} is required: {accepted[missing[1]]}")
-    if path is not None:  # path[1] is the field; of a nested value, it is the outermost field
-        return Invalid(path[1], f"{path[1]} must be {accepted[path[1]]}")
-    return Invalid("body", "body must be a JSON object")
+    path, missing = _PATH.search(text), _MISSING.search(text)
+    names = [*(path[1].split(".") if path else ()), *([missing[1]] if missing else ())]
+    if not names:
+        return Invalid("body", "body must be a JSON object")
+    known, accepted = list[str](), ""
+    inner: type | None = struct
+    for name in names:
+        if inner is None:
+            break
+        known.append(name)
+        accepted, inner = accepted_values(inner)[name], _nested_struct(inner, name)
+    field = ".".join(known)
+    if missing and len(known) == len(names):
+        return Invalid(field, f"{field} is required: {accepted}")
+    return Invalid(field, f"{field} must be {accepted}")
+
+
+def _nested_struct(struct: type, name: str) -> type | None:
+    """Return the struct that a field contains, None for any other value."""
+    hints = get_type_hints(struct)
+    field = next(one for one in msgspec.structs.fields(struct) if one.encode_name == name)
+    hint = hints[field.name]
+    types = (hint, *get_args(hint))
+    return next((one for one in types if isinstance(one, msgspec.structs.StructMeta)), None)
 
 
 @lru_cache

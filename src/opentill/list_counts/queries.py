@@ -28,21 +28,29 @@ class ListStatements(NamedTuple, Generic[S]):
 Lists = Mapping[tuple[str, ...], ListStatements[S]]  # a key is the names of the filters in use
 
 
-def lists(struct: type[S], table: str, query: type[PageQuery]) -> Lists[S]:
+def lists(struct: type[S], table: str, query: type[PageQuery], *, only: str = "true") -> Lists[S]:
     """Build the statements of a list for each combination of its filters.
+
+    ``only`` is a condition on the table's columns; other rows are not in the list.
 
     Called at import with names from the source, never with parts of a request (decision 0050). Each
     combination is a separate statement, so that an index serves it.
     """
     names = filters(query)
     subsets = (combinations(names, number) for number in range(len(names) + 1))
-    return {subset: _statements(struct, table, subset) for subset in chain.from_iterable(subsets)}
+    return {
+        subset: _statements(struct, table, subset, only) for subset in chain.from_iterable(subsets)
+    }
 
 
-def _statements(struct: type[S], table: str, columns: tuple[str, ...]) -> ListStatements[S]:
+def _statements(
+    struct: type[S], table: str, columns: tuple[str, ...], only: str
+) -> ListStatements[S]:
     where = "merchant_id = :merchant_id and created_at between :since and :until" + "".join(
         f" and {column} = :{column}" for column in columns
     )
+    if only != "true":
+        where += f" and {only}"
     page = "limit :limit offset :offset"
     rows = f"select * from {table} where {where}"  # noqa: S608 - constants of ours
     return ListStatements(

@@ -107,7 +107,7 @@ def _bounds(item: LinkItemBody) -> tuple[int, int]:
     least = items.parse_amount("minAmount", item.min_amount, item.currency)
     most = items.parse_amount("maxAmount", item.max_amount, item.currency)
     if most <= least:
-        raise Invalid("item", "item.maxAmount must be more than item.minAmount")
+        raise Invalid("item.maxAmount", "item.maxAmount must be more than item.minAmount")
     return least, most
 
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from opentill.core.ids import first_id
 from opentill.db.query import Command, Query, Value
 from opentill.http.paging import PageQuery
 from opentill.list_counts import lists
@@ -51,7 +52,13 @@ STAND_IN = Command(
         price_minor = excluded.price_minor, name = excluded.name
     """,
 )
-ANY = Value(bool, "select exists (select from products where merchant_id = :merchant_id)")
+# Products that merchants created. Those that stand in for items have derived ids, which are less
+# than all others (``ids.derived_id``).
+_CREATED = f"id >= '{first_id('prod', 1)}'"
+ANY = Value(
+    bool,
+    f"select exists (select from products where merchant_id = :merchant_id and {_CREATED})",  # noqa: S608 - a constant of ours
+)
 NEWEST_ACTIVE = Query(
     Product,
     """
@@ -106,7 +113,7 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
     status: Annotated[Status, Meta(description="ACTIVE or ARCHIVED")] | None = None
 
 
-LISTS = lists(Product, "products", ListQuery)
+LISTS = lists(Product, "products", ListQuery, only=_CREATED)
 
 # For the operator, who has only the product's id: one index lookup per merchant.
 MERCHANT_OF = Value(

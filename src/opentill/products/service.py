@@ -90,9 +90,13 @@ def stand_in_id(merchant_id: str, currency: str) -> str:
 
 
 async def ensure_stand_in(tx: Tx, merchant_id: str, currency: str, now: int) -> None:
-    """Create the stand-in product, archived, or restore its values. Raises Invalid on ``item``."""
+    """Create the stand-in product, archived, or restore its values.
+
+    Raises Invalid on ``item.currency``.
+    """
     if currency not in money.EXPONENTS:
-        raise Invalid("item", "item.currency must be an active ISO 4217 currency code in capitals")
+        reason = "item.currency must be an active ISO 4217 currency code in capitals"
+        raise Invalid("item.currency", reason)
     await queries.STAND_IN.run(
         tx,
         merchant_id=merchant_id,
@@ -120,7 +124,10 @@ async def find_many(tx: Tx, merchant_id: str, ids: Sequence[str]) -> dict[str, P
 async def list_page(
     db: Db, merchant_id: str, query: queries.ListQuery
 ) -> tuple[list[Product], int]:
-    """Return the page that a query asks for, newest first, and how many products there are."""
+    """Return the page that a query asks for, newest first, and how many products there are.
+
+    Products that stand in for items are not among them.
+    """
     rows = list_counts.Paginator(db, queries.LISTS, merchant_id, active_filters(query))
     return await rows.page(query.page, query.size)
 
@@ -203,7 +210,7 @@ async def archive(
 
 
 async def has_any(tx: Tx, merchant_id: str) -> bool:
-    """Whether a merchant has any product, archived ones included."""
+    """Whether a merchant has created any product, archived ones included."""
     return bool(await queries.ANY.get(tx, merchant_id=merchant_id))
 
 
