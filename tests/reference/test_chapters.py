@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 import msgspec
 import playwright
 
-from opentill import app
+from opentill import app, orders
 from opentill.checkouts.model import (
     LIFETIME_MS,
     MAX_ATTEMPTS,
@@ -111,6 +111,14 @@ def test_the_search_finds_how_to_install_the_clients() -> None:
     for path in ("pip install ../opentill/clients/python", "npm install ../opentill/clients/"):
         assert path in text
     assert "opentill webhooks listen mer_… --forward-to http" in _text("webhooks")
+
+
+def test_every_column_of_the_export_is_described_in_its_order() -> None:
+    text = _text("paging")
+    end = text.index("The columns are, in this order")
+    for column in orders.EXPORT_COLUMNS:
+        assert column.about, column.name
+        end = text.index(column.about.replace("`", ""), text.index(column.name, end))
 
 
 def test_python_examples_compile() -> None:

@@ -3,7 +3,8 @@
 import gzip
 import re
 from collections.abc import Iterator
-from typing import Final
+from decimal import Decimal
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -27,6 +28,72 @@ def html_of(book: Book, path: str) -> str:
 @pytest.fixture(scope="module")
 def book() -> Book:
     return Book(SETTINGS, responses.encode(DOCUMENT))
+
+
+def _example(method: str, path: str) -> Any:
+    """Return the first item, or the only one, of a response's example."""
+    content = DOCUMENT["paths"][path][method]["responses"]["200"]["content"]
+    data = content["application/json"]["example"]["data"]
+    return data["items"][0] if "items" in data else data
+
+
+def _events() -> dict[str, Any]:
+    """Return the sample of each type of event."""
+    return {
+        type_: item["post"]["requestBody"]["content"]["application/json"]["example"]
+        for type_, item in DOCUMENT["webhooks"].items()
+    }
+
+
+def test_the_samples_of_the_document_are_about_one_order_and_add_up() -> None:
+    order, session = _example("get", "/v1/orders/{id}"), _example("get", "/v1/checkouts/{id}")
+    product, dispute = _example("get", "/v1/products/{id}"), _example("get", "/v1/disputes/{id}")
+    refund, fee = _example("get", "/v1/refunds/{id}"), _example("get", "/v1/balance/transactions")
+    amount, net = Decimal(order["amount"]), Decimal(order["netAmount"])
+    assert amount == Decimal(product["price"]) * order["quantity"]
+    assert Decimal(order["platformFee"]) == round(amount * Decimal(order["platformFeeRate"]), 2)
+    assert net == amount - Decimal(order["platformFee"])
+    assert (order["settledAmount"], order["exchangeRate"]) == (order["netAmount"], "1")
+    for name in ("amount", "currency", "quantity", "clientReference", "productId"):
+        assert session[name] == order[name], name
+    assert (session["orderId"], session["id"]) == (order["id"], order["checkoutSessionId"])
+    assert (fee["amount"], fee["pendingAfter"]) == (f"-{order['platformFee']}", order["netAmount"])
+    assert _example("get", "/v1/balance")["pending"] == order["netAmount"]
+    assert Decimal(dispute["amount"]) == amount - Decimal(refund["amount"])
+    assert {refund["orderId"], dispute["orderId"], fee["sourceId"]} == {order["id"]}
+
+    events = {type_: event["data"] for type_, event in _events().items()}
+    times = [
+        session["createdAt"],
+        events["order.paid"]["paid_at"],
+        events["order.settled"]["settled_at"],
+        events["dispute.created"]["opened_at"],
+        events["dispute.closed"]["closed_at"],
+    ]
+    assert times == sorted(times)
+    assert (times[1], times[3:]) == (order["paidAt"], [dispute["createdAt"], dispute["closedAt"]])
+    for type_ in ("order.paid", "order.settled", "checkout.completed"):
+        assert events[type_]["order_id"] == order["id"]
+        assert (events[type_]["amount"], events[type_]["quantity"]) == (order["amount"], 2)
+        assert events[type_].get("net_amount", order["netAmount"]) == order["netAmount"]
+    refunded = events["order.refunded"]
+    assert (refunded["amount"], refunded["original_amount"]) == (refund["amount"], order["amount"])
+    assert (refunded["refunded_amount"], refunded["refund_status"]) == ("2.00", "PARTIAL")
+    assert events["dispute.closed"]["debit"] == dispute["debit"]
+    assert events["payout.paid"]["amount"] == _example("get", "/v1/payouts/{id}")["amount"]
+
+
+@pytest.mark.parametrize("type_", app.PAYLOADS)
+def test_a_sample_event_has_the_fields_of_its_type(type_: str) -> None:
+    event = _events()[type_]
+    assert event["type"] == type_
+    payload = app.PAYLOADS[type_]
+    assert event["data"].keys() <= set(payload.__struct_fields__)
+    msgspec.json.decode(msgspec.json.encode(event["data"]), type=payload)
+    moments = [
+        value for name, value in event["data"].items() if name.endswith("_at") and value is not None
+    ]
+    assert not moments or event["created_at"] in moments
 
 
 def _paths() -> Iterator[str]:

@@ -17,6 +17,7 @@ def export_line(order: Order) -> bytes:
     values |= {
         "createdAtUtc": csvfile.format_utc(order.created_at),
         "paidAtUtc": csvfile.format_utc(order.paid_at),
+        "productName": order.product_name,
         "livemode": "true" if order.livemode else "false",
     }
     return csvfile.encode_row(

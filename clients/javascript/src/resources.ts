@@ -90,7 +90,8 @@ export class ProductsResource extends Resource {
   /**
    * List products.
    *
-   * Newest first, archived ones too unless `status` says otherwise. Scope: `products:read`.
+   * Products are listed newest first, with archived ones unless `status` says otherwise. Scope:
+   * `products:read`.
    *
    * `GET /v1/products`
    */
@@ -173,7 +174,8 @@ export class CheckoutsResource extends Resource {
   /**
    * Get a checkout session.
    *
-   * With the id of its order, which exists from the beginning. Scope: `checkouts:read`.
+   * The response has the id of the session's order, which exists from the beginning. Scope:
+   * `checkouts:read`.
    *
    * `GET /v1/checkouts/{id}`
    */
@@ -184,8 +186,7 @@ export class CheckoutsResource extends Resource {
   /**
    * Expire a checkout session.
    *
-   * An extension of the contract: nobody can pay the session any more. Scope:
-   * `checkouts:write`.
+   * Ends an open session: nobody can pay it any more. Scope: `checkouts:write`.
    *
    * `POST /v1/checkouts/{id}/expire`
    */
@@ -202,9 +203,9 @@ export class PaymentLinksResource extends Resource {
   /**
    * Create a payment link.
    *
-   * Give the `url` to any number of customers: each who goes on gets a checkout session of
-   * their own. A link sells a product, or an `item` with a price or with two bounds of what the
-   * customer enters. Scope: `payment-links:write`.
+   * Give the `url` to any number of customers: each customer who continues gets a checkout
+   * session of their own. A link sells a product, or an `item` with a price or with bounds for
+   * the amount that the customer enters. Scope: `payment-links:write`.
    *
    * `POST /v1/payment-links`
    */
@@ -218,7 +219,7 @@ export class PaymentLinksResource extends Resource {
   /**
    * List payment links.
    *
-   * Newest first. Scope: `payment-links:read`.
+   * Payment links are listed newest first. Scope: `payment-links:read`.
    *
    * `GET /v1/payment-links`
    */
@@ -232,7 +233,7 @@ export class PaymentLinksResource extends Resource {
   /**
    * Get a payment link.
    *
-   * With what it has sold. Scope: `payment-links:read`.
+   * The response has what the link has sold. Scope: `payment-links:read`.
    *
    * `GET /v1/payment-links/{id}`
    */
@@ -246,9 +247,8 @@ export class PaymentLinksResource extends Resource {
   /**
    * Update a payment link.
    *
-   * Only the fields that are sent change. What it sells stays, at its price; an item can be
-   * called something else. Sessions that are open stay as they are. Scope: `payment-
-   * links:write`.
+   * Only the fields that are sent change. The product or item and its price stay the same, but
+   * an item can get another name. Open sessions do not change. Scope: `payment-links:write`.
    *
    * `PATCH /v1/payment-links/{id}`
    */
@@ -335,7 +335,7 @@ export class RefundsResource extends Resource {
   /**
    * List an order's refunds.
    *
-   * Newest first, failed ones too. Scope: `refunds:read`.
+   * Refunds are listed newest first, with those that failed. Scope: `refunds:read`.
    *
    * `GET /v1/orders/{id}/refunds`
    */
@@ -349,7 +349,7 @@ export class RefundsResource extends Resource {
   /**
    * Get a refund.
    *
-   * `status` says whether the bank has done it. Scope: `refunds:read`.
+   * `status` says whether the bank has sent the money. Scope: `refunds:read`.
    *
    * `GET /v1/refunds/{id}`
    */
@@ -363,8 +363,8 @@ export class DisputesResource extends Resource {
   /**
    * List disputes.
    *
-   * Newest first. `debit` and `fee` are what losing the dispute takes from the balance, in
-   * `debitCurrency`. Scope: `disputes:read`.
+   * Disputes are listed newest first. `debit` and `fee` are what losing the dispute takes from
+   * the balance, in `debitCurrency`. Scope: `disputes:read`.
    *
    * `GET /v1/disputes`
    */
@@ -375,7 +375,8 @@ export class DisputesResource extends Resource {
   /**
    * Get a dispute.
    *
-   * With the notes of the operator and of your team, oldest first. Scope: `disputes:read`.
+   * The response has the notes of the operator and of your team, oldest first. Scope:
+   * `disputes:read`.
    *
    * `GET /v1/disputes/{id}`
    */
@@ -389,8 +390,9 @@ export class PayoutsResource extends Resource {
   /**
    * List payouts.
    *
-   * Newest first. The operator makes payouts: one is PENDING until the bank has sent it; what
-   * FAILED is back on the balance with its fee. Scope: `payouts:read`.
+   * Payouts are listed newest first. The operator creates them: a payout is PENDING until the
+   * bank has sent it; the amount and fee of one that FAILED are on the balance again. Scope:
+   * `payouts:read`.
    *
    * `GET /v1/payouts`
    */
@@ -401,7 +403,8 @@ export class PayoutsResource extends Resource {
   /**
    * Get a payout.
    *
-   * With the bank's reference once it was sent. Scope: `payouts:read`.
+   * The response has the bank's reference once the bank has sent the payout. Scope:
+   * `payouts:read`.
    *
    * `GET /v1/payouts/{id}`
    */
@@ -436,9 +439,9 @@ export class BalanceResource extends Resource {
   /**
    * Export a statement.
    *
-   * For each currency and account the opening balance, every movement with the balances after
-   * it, the sums by type and the closing balance: UTF-8 CSV (RFC 4180) with a header row. It
-   * adds up, or it breaks off. Scope: `balance:read`.
+   * For each currency and account, the file has the opening balance, every movement with the
+   * balances after it, the sums by type and the closing balance: UTF-8 CSV (RFC 4180) with a
+   * header row. A file whose sums do not add up breaks off. Scope: `balance:read`.
    *
    * `GET /v1/balance/statement.csv`
    */
@@ -482,7 +485,7 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * List webhook endpoints.
    *
-   * Newest first, without their secrets. Scope: `webhooks:read`.
+   * Endpoints are listed newest first, without their secrets. Scope: `webhooks:read`.
    *
    * `GET /v1/webhook-endpoints`
    */
@@ -496,7 +499,7 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * Get a webhook endpoint.
    *
-   * If it was disabled by itself, it says why. Scope: `webhooks:read`.
+   * `disabledReason` says why the service has disabled the endpoint. Scope: `webhooks:read`.
    *
    * `GET /v1/webhook-endpoints/{id}`
    */
@@ -510,8 +513,8 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * Update a webhook endpoint.
    *
-   * While it is DISABLED nothing is sent, and what happens meanwhile is not sent later: read
-   * `/v1/events`, or send it again. Scope: `webhooks:write`.
+   * Nothing is sent to an endpoint while it is DISABLED, and events of that time are not sent
+   * later: read them from `/v1/events`, or resend them. Scope: `webhooks:write`.
    *
    * `PATCH /v1/webhook-endpoints/{id}`
    */
@@ -529,7 +532,7 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * Delete a webhook endpoint.
    *
-   * What still waits for it is not sent. Scope: `webhooks:write`.
+   * Deliveries that wait for the endpoint are not sent. Scope: `webhooks:write`.
    *
    * `DELETE /v1/webhook-endpoints/{id}`
    */
@@ -556,8 +559,9 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * Resend events.
    *
-   * One event by `eventId`, or all since a time, 1,000 at a call: go on with `after` set to
-   * `next` until that is null. Calls are limited by the minute. Scope: `events:write`.
+   * Resends one event by `eventId`, or all events since a time, 1,000 in a call: continue with
+   * `after` set to `next` until that is null. The calls of a minute are limited. Scope:
+   * `events:write`.
    *
    * `POST /v1/webhook-endpoints/{id}/resend`
    */
@@ -571,10 +575,10 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * Send a test event.
    *
-   * Sends a `webhook.test` to this endpoint alone, whatever types it has, signed and sent again
-   * as any other. Nothing has happened: it is in no list of events. What came of it is in the
-   * deliveries, by `eventId`. Calls are limited by the minute, together with those that send
-   * events again. Scope: `events:write`.
+   * Sends a `webhook.test` to this endpoint alone, whatever types it subscribes to, signed and
+   * retried like any event. No list of events has it, because nothing has happened. The
+   * deliveries show its result, by `eventId`. The calls of a minute are limited, together with
+   * those that resend events. Scope: `events:write`.
    *
    * `POST /v1/webhook-endpoints/{id}/test`
    */
@@ -591,8 +595,8 @@ export class WebhookDeliveriesResource extends Resource {
   /**
    * List webhook deliveries.
    *
-   * Every event that was or will be sent to the endpoint, with its last 20 attempts. Newest
-   * first, kept 30 days. Scope: `events:read`.
+   * Lists every event that was or will be sent to the endpoint, newest first, with its last 20
+   * attempts. Deliveries are kept for 30 days. Scope: `events:read`.
    *
    * `GET /v1/webhook-endpoints/{id}/deliveries`
    */
@@ -613,8 +617,8 @@ export class EventsResource extends Resource {
   /**
    * List events.
    *
-   * Oldest first, kept 90 days, as they are delivered. Keep the `cursor` and come back with it:
-   * no event is ever skipped. Scope: `events:read`.
+   * Events are listed oldest first, as they are delivered, and kept for 90 days. Store the
+   * `cursor` and send it with the next request: no event is ever skipped. Scope: `events:read`.
    *
    * `GET /v1/events`
    */
@@ -625,7 +629,7 @@ export class EventsResource extends Resource {
   /**
    * Get an event.
    *
-   * The same bytes as it is delivered with. Scope: `events:read`.
+   * The response has the same bytes as the delivery of the event. Scope: `events:read`.
    *
    * `GET /v1/events/{id}`
    */

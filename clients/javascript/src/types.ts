@@ -172,7 +172,7 @@ export interface ItemBody {
 /**
  * The response to opening a session: all but the order's id.
  *
- * An extension of the contract is there only where the request had it.
+ * The optional fields are there only where the request had them.
  */
 export interface SessionCreated {
   /**

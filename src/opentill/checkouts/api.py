@@ -109,7 +109,7 @@ operations: Final = (
         scope="checkouts:read",
         tag="Checkouts",
         summary="List checkout sessions",
-        description="An extension of the contract. Newest first. `startDate` and `endDate` are "
+        description="Newest first. `startDate` and `endDate` are "
         "about when sessions were created, both inclusive; `customerEmail` is the e-mail of the "
         "session's order, given by you or by its customer.",
         query=ListQuery,
@@ -125,7 +125,8 @@ operations: Final = (
         scope="checkouts:read",
         tag="Checkouts",
         summary="Get a checkout session",
-        description="With the id of its order, which exists from the beginning.",
+        description="The response has the id of the session's order, which exists from the "
+        "beginning.",
         response=SessionOut,
         read=get,
         response_example={**_READ, "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2"},
@@ -136,7 +137,7 @@ operations: Final = (
         scope="checkouts:write",
         tag="Checkouts",
         summary="Expire a checkout session",
-        description="An extension of the contract: nobody can pay the session any more.",
+        description="Ends an open session: nobody can pay it any more.",
         response=SessionOut,
         write=expire,
         refusals=("a session that is complete, or whose payment is on its way",),

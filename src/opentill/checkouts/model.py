@@ -384,7 +384,7 @@ def _contract_fields(session: Session, public_url: str) -> dict[str, str]:
 class SessionCreated(_ContractFields, frozen=True, kw_only=True, rename="camel"):
     """The response to opening a session (contract.md#session-fields): all but the order's id.
 
-    An extension of the contract is there only where the request had it.
+    The optional fields are there only where the request had them.
     """
 
     quantity: Annotated[int, Meta(ge=1, le=99, description="How many are sold.")] | UnsetType = (

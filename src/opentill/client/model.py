@@ -50,7 +50,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class NewCheckout(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The response to opening a session: all but the order's id.
 
-    An extension of the contract is there only where the request had it.
+    The optional fields are there only where the request had them.
     """
 
     id: str

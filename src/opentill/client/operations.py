@@ -112,7 +112,8 @@ def list_products(
 ) -> Request[Page[Product]]:
     """List products.
 
-    Newest first, archived ones too unless ``status`` says otherwise. Scope: ``products:read``.
+    Products are listed newest first, with archived ones unless ``status`` says otherwise.
+    Scope: ``products:read``.
     """
     return get("/v1/products", Page[Product], status=status, page=page, size=size)
 
@@ -236,7 +237,8 @@ def list_checkouts(
 def get_checkout(checkout_id: str) -> Request[Checkout]:
     """Get a checkout session.
 
-    With the id of its order, which exists from the beginning. Scope: ``checkouts:read``.
+    The response has the id of the session's order, which exists from the beginning. Scope:
+    ``checkouts:read``.
     """
     return get(f"/v1/checkouts/{checked_id(checkout_id)}", Checkout)
 
@@ -244,8 +246,7 @@ def get_checkout(checkout_id: str) -> Request[Checkout]:
 def expire_checkout(checkout_id: str, *, idempotency_key: str | None = None) -> Request[Checkout]:
     """Expire a checkout session.
 
-    An extension of the contract: nobody can pay the session any more. Scope:
-    ``checkouts:write``.
+    Ends an open session: nobody can pay it any more. Scope: ``checkouts:write``.
     """
     return post(f"/v1/checkouts/{checked_id(checkout_id)}/expire", Checkout, idempotency_key)
 
@@ -266,9 +267,9 @@ def create_payment_link(
 ) -> Request[PaymentLink]:
     """Create a payment link.
 
-    Give the ``url`` to any number of customers: each who goes on gets a checkout session of
-    their own. A link sells a product, or an ``item`` with a price or with two bounds of what
-    the customer enters. Scope: ``payment-links:write``.
+    Give the ``url`` to any number of customers: each customer who continues gets a checkout
+    session of their own. A link sells a product, or an ``item`` with a price or with bounds for
+    the amount that the customer enters. Scope: ``payment-links:write``.
     """
     return post(
         "/v1/payment-links",
@@ -292,7 +293,7 @@ def list_payment_links(
 ) -> Request[Page[PaymentLink]]:
     """List payment links.
 
-    Newest first. Scope: ``payment-links:read``.
+    Payment links are listed newest first. Scope: ``payment-links:read``.
     """
     return get("/v1/payment-links", Page[PaymentLink], active=active, page=page, size=size)
 
@@ -300,7 +301,7 @@ def list_payment_links(
 def get_payment_link(payment_link_id: str) -> Request[PaymentLink]:
     """Get a payment link.
 
-    With what it has sold. Scope: ``payment-links:read``.
+    The response has what the link has sold. Scope: ``payment-links:read``.
     """
     return get(f"/v1/payment-links/{checked_id(payment_link_id)}", PaymentLink)
 
@@ -319,9 +320,8 @@ def update_payment_link(
 ) -> Request[PaymentLink]:
     """Update a payment link.
 
-    Only the fields that are sent change. What it sells stays, at its price; an item can be
-    called something else. Sessions that are open stay as they are. Scope: ``payment-
-    links:write``.
+    Only the fields that are sent change. The product or item and its price stay the same, but
+    an item can get another name. Open sessions do not change. Scope: ``payment-links:write``.
     """
     return patch(
         f"/v1/payment-links/{checked_id(payment_link_id)}",
@@ -441,7 +441,7 @@ def create_refund(
 def list_refunds(order_id: str, *, page: int = 1, size: int = 100) -> Request[Page[Refund]]:
     """List an order's refunds.
 
-    Newest first, failed ones too. Scope: ``refunds:read``.
+    Refunds are listed newest first, with those that failed. Scope: ``refunds:read``.
     """
     return get(f"/v1/orders/{checked_id(order_id)}/refunds", Page[Refund], page=page, size=size)
 
@@ -449,7 +449,7 @@ def list_refunds(order_id: str, *, page: int = 1, size: int = 100) -> Request[Pa
 def get_refund(refund_id: str) -> Request[Refund]:
     """Get a refund.
 
-    ``status`` says whether the bank has done it. Scope: ``refunds:read``.
+    ``status`` says whether the bank has sent the money. Scope: ``refunds:read``.
     """
     return get(f"/v1/refunds/{checked_id(refund_id)}", Refund)
 
@@ -463,8 +463,8 @@ def list_disputes(
 ) -> Request[Page[Dispute]]:
     """List disputes.
 
-    Newest first. ``debit`` and ``fee`` are what losing the dispute takes from the balance, in
-    ``debit_currency``. Scope: ``disputes:read``.
+    Disputes are listed newest first. ``debit`` and ``fee`` are what losing the dispute takes
+    from the balance, in ``debit_currency``. Scope: ``disputes:read``.
     """
     return get(
         "/v1/disputes", Page[Dispute], status=status, order_id=order_id, page=page, size=size
@@ -474,7 +474,8 @@ def list_disputes(
 def get_dispute(dispute_id: str) -> Request[DisputeDetail]:
     """Get a dispute.
 
-    With the notes of the operator and of your team, oldest first. Scope: ``disputes:read``.
+    The response has the notes of the operator and of your team, oldest first. Scope:
+    ``disputes:read``.
     """
     return get(f"/v1/disputes/{checked_id(dispute_id)}", DisputeDetail)
 
@@ -484,8 +485,9 @@ def list_payouts(
 ) -> Request[Page[Payout]]:
     """List payouts.
 
-    Newest first. The operator makes payouts: one is PENDING until the bank has sent it; what
-    FAILED is back on the balance with its fee. Scope: ``payouts:read``.
+    Payouts are listed newest first. The operator creates them: a payout is PENDING until the
+    bank has sent it; the amount and fee of one that FAILED are on the balance again. Scope:
+    ``payouts:read``.
     """
     return get("/v1/payouts", Page[Payout], status=status, page=page, size=size)
 
@@ -493,7 +495,8 @@ def list_payouts(
 def get_payout(payout_id: str) -> Request[Payout]:
     """Get a payout.
 
-    With the bank's reference once it was sent. Scope: ``payouts:read``.
+    The response has the bank's reference once the bank has sent the payout. Scope:
+    ``payouts:read``.
     """
     return get(f"/v1/payouts/{checked_id(payout_id)}", Payout)
 
@@ -514,9 +517,9 @@ def export_statement(
 ) -> Request[File]:
     """Export a statement.
 
-    For each currency and account the opening balance, every movement with the balances after
-    it, the sums by type and the closing balance: UTF-8 CSV (RFC 4180) with a header row. It
-    adds up, or it breaks off. Scope: ``balance:read``.
+    For each currency and account, the file has the opening balance, every movement with the
+    balances after it, the sums by type and the closing balance: UTF-8 CSV (RFC 4180) with a
+    header row. A file whose sums do not add up breaks off. Scope: ``balance:read``.
     """
     return get(
         "/v1/balance/statement.csv",
@@ -561,7 +564,7 @@ def create_endpoint(
 def list_endpoints(*, page: int = 1, size: int = 100) -> Request[Page[WebhookEndpoint]]:
     """List webhook endpoints.
 
-    Newest first, without their secrets. Scope: ``webhooks:read``.
+    Endpoints are listed newest first, without their secrets. Scope: ``webhooks:read``.
     """
     return get("/v1/webhook-endpoints", Page[WebhookEndpoint], page=page, size=size)
 
@@ -569,7 +572,8 @@ def list_endpoints(*, page: int = 1, size: int = 100) -> Request[Page[WebhookEnd
 def get_endpoint(endpoint_id: str) -> Request[WebhookEndpoint]:
     """Get a webhook endpoint.
 
-    If it was disabled by itself, it says why. Scope: ``webhooks:read``.
+    ``disabled_reason`` says why the service has disabled the endpoint. Scope:
+    ``webhooks:read``.
     """
     return get(f"/v1/webhook-endpoints/{checked_id(endpoint_id)}", WebhookEndpoint)
 
@@ -584,8 +588,8 @@ def update_endpoint(
 ) -> Request[WebhookEndpoint]:
     """Update a webhook endpoint.
 
-    While it is DISABLED nothing is sent, and what happens meanwhile is not sent later: read
-    ``/v1/events``, or send it again. Scope: ``webhooks:write``.
+    Nothing is sent to an endpoint while it is DISABLED, and events of that time are not sent
+    later: read them from ``/v1/events``, or resend them. Scope: ``webhooks:write``.
     """
     return patch(
         f"/v1/webhook-endpoints/{checked_id(endpoint_id)}",
@@ -600,7 +604,7 @@ def update_endpoint(
 def delete_endpoint(endpoint_id: str) -> Request[None]:
     """Delete a webhook endpoint.
 
-    What still waits for it is not sent. Scope: ``webhooks:write``.
+    Deliveries that wait for the endpoint are not sent. Scope: ``webhooks:write``.
     """
     return delete(f"/v1/webhook-endpoints/{checked_id(endpoint_id)}")
 
@@ -632,8 +636,8 @@ def list_deliveries(
 ) -> Request[Page[Delivery]]:
     """List webhook deliveries.
 
-    Every event that was or will be sent to the endpoint, with its last 20 attempts. Newest
-    first, kept 30 days. Scope: ``events:read``.
+    Lists every event that was or will be sent to the endpoint, newest first, with its last 20
+    attempts. Deliveries are kept for 30 days. Scope: ``events:read``.
     """
     return get(
         f"/v1/webhook-endpoints/{checked_id(endpoint_id)}/deliveries",
@@ -659,8 +663,9 @@ def resend_events(
 ) -> Request[Resent]:
     """Resend events.
 
-    One event by ``event_id``, or all since a time, 1,000 at a call: go on with ``after`` set to
-    ``next`` until that is null. Calls are limited by the minute. Scope: ``events:write``.
+    Resends one event by ``event_id``, or all events since a time, 1,000 in a call: continue
+    with ``after`` set to ``next`` until that is null. The calls of a minute are limited. Scope:
+    ``events:write``.
     """
     return post(
         f"/v1/webhook-endpoints/{checked_id(endpoint_id)}/resend",
@@ -678,10 +683,10 @@ def resend_events(
 def send_test_event(endpoint_id: str, *, idempotency_key: str | None = None) -> Request[Delivery]:
     """Send a test event.
 
-    Sends a ``webhook.test`` to this endpoint alone, whatever types it has, signed and sent
-    again as any other. Nothing has happened: it is in no list of events. What came of it is in
-    the deliveries, by ``event_id``. Calls are limited by the minute, together with those that
-    send events again. Scope: ``events:write``.
+    Sends a ``webhook.test`` to this endpoint alone, whatever types it subscribes to, signed and
+    retried like any event. No list of events has it, because nothing has happened. The
+    deliveries show its result, by ``event_id``. The calls of a minute are limited, together
+    with those that resend events. Scope: ``events:write``.
     """
     return post(f"/v1/webhook-endpoints/{checked_id(endpoint_id)}/test", Delivery, idempotency_key)
 
@@ -691,8 +696,9 @@ def list_events(
 ) -> Request[EventList]:
     """List events.
 
-    Oldest first, kept 90 days, as they are delivered. Keep the ``cursor`` and come back with
-    it: no event is ever skipped. Scope: ``events:read``.
+    Events are listed oldest first, as they are delivered, and kept for 90 days. Store the
+    ``cursor`` and send it with the next request: no event is ever skipped. Scope:
+    ``events:read``.
     """
     return get("/v1/events", EventList, cursor=cursor, type=type, size=size)
 
@@ -700,6 +706,6 @@ def list_events(
 def get_event(event_id: str) -> Request[Event]:
     """Get an event.
 
-    The same bytes as it is delivered with. Scope: ``events:read``.
+    The response has the same bytes as the delivery of the event. Scope: ``events:read``.
     """
     return get(f"/v1/events/{checked_id(event_id)}", Event)

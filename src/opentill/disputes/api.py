@@ -1,4 +1,4 @@
-"""``/v1/disputes``: payments that customers dispute. An extension of the contract."""
+"""``/v1/disputes``: payments that customers dispute."""
 
 from typing import Any, Final
 
@@ -25,14 +25,14 @@ _DISPUTE: Final[dict[str, Any]] = {
     "id": "dp_01m7y0m0jzefzv5n8efcf1hqw5",
     "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2",
     "status": "LOST",
-    "amount": "9.99",
+    "amount": "17.98",
     "currency": "USD",
-    "debit": "9.99",
+    "debit": "17.98",
     "fee": "15.00",
     "debitCurrency": "USD",
     "reason": "fraudulent",
     "respondBy": 1738055700000,
-    "createdAt": 1737537300000,
+    "createdAt": 1737623700000,
     "updatedAt": 1738142100000,
     "closedAt": 1738142100000,
 }
@@ -44,8 +44,8 @@ operations: Final = (
         scope="disputes:read",
         tag="Disputes",
         summary="List disputes",
-        description="An extension of the contract. Newest first. `debit` and `fee` are what "
-        "losing the dispute takes from the balance, in `debitCurrency`.",
+        description="Disputes are listed newest first. `debit` and `fee` are what losing the "
+        "dispute takes from the balance, in `debitCurrency`.",
         query=queries.ListQuery,
         response=Listing[DisputeOut],
         read=list_disputes,
@@ -57,13 +57,12 @@ operations: Final = (
         scope="disputes:read",
         tag="Disputes",
         summary="Get a dispute",
-        description="An extension of the contract. With the notes of the operator and of your "
-        "team, oldest first.",
+        description="The response has the notes of the operator and of your team, oldest first.",
         response=DisputeDetail,
         read=get,
         response_example={
             **_DISPUTE,
-            "notes": [{"at": 1737623700000, "note": "Proof of delivery sent to the bank."}],
+            "notes": [{"at": 1737710100000, "note": "Proof of delivery sent to the bank."}],
         },
     ),
 )

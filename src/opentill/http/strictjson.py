@@ -135,15 +135,15 @@ def explain(error: msgspec.ValidationError, struct: type) -> Invalid:
     names = [*(path[1].split(".") if path else ()), *([missing[1]] if missing else ())]
     if not names:
         return Invalid("body", "body must be a JSON object")
-    known, accepted = list[str](), ""
+    read_names, accepted = list[str](), ""
     inner: type | None = struct
     for name in names:
         if inner is None:
             break
-        known.append(name)
+        read_names.append(name)
         accepted, inner = accepted_values(inner)[name], _nested_struct(inner, name)
-    field = ".".join(known)
-    if missing and len(known) == len(names):
+    field = ".".join(read_names)
+    if missing and len(read_names) == len(names):
         return Invalid(field, f"{field} is required: {accepted}")
     return Invalid(field, f"{field} must be {accepted}")
 

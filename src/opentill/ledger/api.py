@@ -60,15 +60,15 @@ async def export_statement(request: ApiRequest[StatementQuery, Nothing]) -> Down
 _EXAMPLE: Final[dict[str, Any]] = {
     "id": "txn_01m7y0m0jzefzv5n8efcf1hqw1",
     "type": "FEE",
-    "amount": "-0.40",
+    "amount": "-0.80",
     "currency": "USD",
     "availableAfter": "0.00",
-    "pendingAfter": "9.59",
+    "pendingAfter": "19.18",
     "frozenAfter": "0.00",
     "sourceType": "order",
     "sourceId": "order_01m7y0m0jzefzv5n8efcf1hqw2",
     "description": "Platform fee",
-    "createdAt": 1736932500000,
+    "createdAt": 1736932560000,
 }
 
 operations: Final = (
@@ -90,9 +90,10 @@ operations: Final = (
         scope="balance:read",
         tag="Balance",
         summary="Export a statement",
-        description="An extension of the contract. For each currency and account the opening "
-        "balance, every movement with the balances after it, the sums by type and the closing "
-        "balance: UTF-8 CSV (RFC 4180) with a header row. It adds up, or it breaks off.",
+        description="For each currency and account, the file has the opening balance, every "
+        "movement with the balances after it, the sums by type and the closing "
+        "balance: UTF-8 CSV (RFC 4180) with a header row. A file whose sums do not "
+        "add up breaks off.",
         query=StatementQuery,
         response=Download,
         read=export_statement,
@@ -103,15 +104,15 @@ operations: Final = (
         scope="balance:read",
         tag="Balance",
         summary="Get the balance",
-        description="An extension of the contract. `updatedAt` is null before the first movement.",
+        description="`updatedAt` is null before the first movement.",
         response=BalanceOut,
         read=get_balance,
         response_example={
             "available": "0.00",
-            "pending": "9.59",
+            "pending": "19.18",
             "frozen": "0.00",
             "currency": "USD",
-            "updatedAt": 1736932500000,
+            "updatedAt": 1736932560000,
         },
     ),
 )

@@ -11,6 +11,7 @@ from opentill.orders.customers.service import (
     sums_of_customer,
 )
 from opentill.orders.events import livemode_of, metadata
+from opentill.orders.export.queries import COLUMNS as EXPORT_COLUMNS
 from opentill.orders.export.service import export_csv, export_csv_limited
 from opentill.orders.livemode import all_with_livemode, with_livemode, with_paid_livemode
 from opentill.orders.model import (
@@ -102,6 +103,7 @@ from opentill.orders.wire import OrderDetail, OrderOut
 __all__ = [
     "ATTEMPT_ENDS",
     "CONFIRMATION_BATCH",
+    "EXPORT_COLUMNS",
     "MAX_SUMMED",
     "TRANSITIONS",
     "Change",

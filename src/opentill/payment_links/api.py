@@ -78,9 +78,9 @@ operations: Final = (
         scope="payment-links:write",
         tag="Links",
         summary="Create a payment link",
-        description="An extension of the contract. Give the `url` to any number of customers: each "
-        "who goes on gets a checkout session of their own. A link sells a product, or an `item` "
-        "with a price or with two bounds of what the customer enters.",
+        description="Give the `url` to any number of customers: each customer who continues "
+        "gets a checkout session of their own. A link sells a product, or an `item` "
+        "with a price or with bounds for the amount that the customer enters.",
         body=LinkBody,
         needs_body=True,
         response=PaymentLinkOut,
@@ -106,7 +106,7 @@ operations: Final = (
         scope="payment-links:read",
         tag="Links",
         summary="List payment links",
-        description="An extension of the contract. Newest first.",
+        description="Payment links are listed newest first.",
         query=ListQuery,
         response=Listing[PaymentLinkOut],
         read=list_links,
@@ -118,7 +118,7 @@ operations: Final = (
         scope="payment-links:read",
         tag="Links",
         summary="Get a payment link",
-        description="An extension of the contract. With what it has sold.",
+        description="The response has what the link has sold.",
         response=PaymentLinkOut,
         read=get,
         response_example=_LINK,
@@ -129,9 +129,9 @@ operations: Final = (
         scope="payment-links:write",
         tag="Links",
         summary="Update a payment link",
-        description="An extension of the contract. Only the fields that are sent change. What it "
-        "sells stays, at its price; an item can be called something else. Sessions that are open "
-        "stay as they are.",
+        description="Only the fields that are sent change. The product or item and its price "
+        "stay the same, but an item can get another name. Open sessions do not "
+        "change.",
         body=LinkUpdate,
         response=PaymentLinkOut,
         write=update,

@@ -43,8 +43,9 @@ operations: Final = (
         scope="payouts:read",
         tag="Payouts",
         summary="List payouts",
-        description="An extension of the contract. Newest first. The operator makes payouts: one "
-        "is PENDING until the bank has sent it; what FAILED is back on the balance with its fee.",
+        description="Payouts are listed newest first. The operator creates them: a payout is "
+        "PENDING until the bank has sent it; the amount and fee of one that FAILED "
+        "are on the balance again.",
         query=queries.ListQuery,
         response=Listing[PayoutOut],
         read=list_payouts,
@@ -56,7 +57,7 @@ operations: Final = (
         scope="payouts:read",
         tag="Payouts",
         summary="Get a payout",
-        description="An extension of the contract. With the bank's reference once it was sent.",
+        description="The response has the bank's reference once the bank has sent the payout.",
         response=PayoutOut,
         read=get,
         response_example=_PAYOUT,

@@ -1,4 +1,4 @@
-"""Operations of ``/v1/merchant/…``, for persons with a token. An extension of the contract.
+"""Operations of ``/v1/merchant/…``, for persons with a token.
 
 Each operation except logging in needs a permission of ``permissions.py``; API keys are not
 accepted. The operations on webhook endpoints are those of the merchant API, made available to
@@ -121,8 +121,7 @@ def row(method: str, path: str, permission: Permission, summary: str, **more: An
         path=_BELOW + path,
         tag=TAG,
         summary=summary,
-        description=f"An extension of the contract. Permission: `{permission}`."
-        + more.pop("about", ""),
+        description=f"Permission: `{permission}`." + more.pop("about", ""),
         admit=handlers.admit_with(permission),
         permission=permission,
         **more,
@@ -135,7 +134,7 @@ _LOGINS: Final = (
         path=f"{_BELOW}/sessions",
         tag=TAG,
         summary="Log in",
-        description="An extension of the contract. `code` is needed where the person has a second "
+        description="`code` is needed where the person has a second "
         "factor: a code of the authenticator or, also where it is a passkey, a recovery code. "
         "`merchantId` is needed where they are a member of several merchants. An "
         "`Idempotency-Key` is not read: no token is stored to be sent again. If the response is "
@@ -154,7 +153,7 @@ _LOGINS: Final = (
         path=f"{_BELOW}/sessions/refresh",
         tag=TAG,
         summary="Refresh tokens",
-        description="An extension of the contract. The refresh token is used up, and a new one "
+        description="The refresh token is used up, and a new one "
         "comes back. One that was used already ends the session. An `Idempotency-Key` is not "
         "read: if the response is lost, log in again.",
         auth=False,

@@ -87,7 +87,8 @@ operations: Final = (
         scope="products:read",
         tag="Products",
         summary="List products",
-        description="Newest first, archived ones too unless `status` says otherwise.",
+        description="Products are listed newest first, with archived ones unless `status` says "
+        "otherwise.",
         query=queries.ListQuery,
         response=Listing[ProductOut],
         read=list_products,
@@ -110,7 +111,7 @@ operations: Final = (
         scope="products:write",
         tag="Products",
         summary="Update a product",
-        description="An extension of the contract. Only the fields that are sent change; open "
+        description="Only the fields that are sent change; open "
         "sessions keep the price they were opened with.",
         body=ProductUpdate,
         response=ProductOut,

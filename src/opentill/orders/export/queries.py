@@ -70,42 +70,102 @@ class Column(NamedTuple):
     name: str
     sql: str
     text: Callable[[str], str] | None = None
+    about: str = ""  # the content, for readers of the API reference; "" in the dashboard's columns
 
 
 # Add new columns at the end, so that the others keep their positions. `unit` and `settled_unit` are
 # the values of a minor unit; amounts are whole hundredths, so that rounding loses nothing.
 # `:livemode` is whether real money can be paid in this deployment (livemode.all_with_livemode).
 COLUMNS: Final = (
-    Column("id", "id"),
-    Column("checkoutSessionId", "checkout_id"),
-    Column("productId", "product_id"),
-    Column("customerEmail", "customer_email", _inert),
-    Column("customerName", "customer_name", _inert),
-    Column("amount", "round(amount_minor * unit, 2)"),
-    Column("currency", "currency"),
-    Column("platformFeeRate", "trim_scale(platform_fee_rate)"),
-    Column("platformFee", "round(platform_fee_minor * unit, 2)"),
-    Column("netAmount", "round((amount_minor - platform_fee_minor) * unit, 2)"),
-    Column("settledAmount", "round(net_settled_minor * settled_unit, 2)"),
-    Column("settledCurrency", "settled_currency"),
-    Column("exchangeRate", "trim_scale(exchange_rate)"),
-    Column("hkdExchangeRate", "coalesce(trim_scale(hkd_exchange_rate)::text, '')"),
-    Column("paymentMethod", "coalesce(payment_method, '')"),
-    Column("status", "status"),
-    Column("paidAt", "coalesce(paid_at::text, '')"),
-    Column("settledAt", "coalesce(settled_at::text, '')"),
-    Column("metadata", "metadata", _inert_json),
-    Column("createdAt", "created_at"),
+    Column("id", "id", about="the order's id"),
+    Column("checkoutSessionId", "checkout_id", about="the id of its checkout session"),
+    Column(
+        "productId",
+        "product_id",
+        about="the id of the product that was sold, or that stands for items",
+    ),
+    Column(
+        "customerEmail",
+        "customer_email",
+        _inert,
+        about="the customer's e-mail address, empty if unknown",
+    ),
+    Column("customerName", "customer_name", _inert, about="the customer's name, empty if unknown"),
+    Column(
+        "amount", "round(amount_minor * unit, 2)", about="what the customer pays, in `currency`"
+    ),
+    Column(
+        "currency", "currency", about="ISO 4217 code of the currency in which the customer pays"
+    ),
+    Column(
+        "platformFeeRate",
+        "trim_scale(platform_fee_rate)",
+        about="the rate of the platform's fee, as a decimal fraction",
+    ),
+    Column(
+        "platformFee",
+        "round(platform_fee_minor * unit, 2)",
+        about="the platform's fee, in `currency`",
+    ),
+    Column(
+        "netAmount",
+        "round((amount_minor - platform_fee_minor) * unit, 2)",
+        about="the amount less the fee, in `currency`",
+    ),
+    Column(
+        "settledAmount",
+        "round(net_settled_minor * settled_unit, 2)",
+        about="the net amount in `settledCurrency`",
+    ),
+    Column(
+        "settledCurrency",
+        "settled_currency",
+        about="ISO 4217 code of the merchant's settlement currency",
+    ),
+    Column(
+        "exchangeRate",
+        "trim_scale(exchange_rate)",
+        about="what one unit of `currency` is worth in `settledCurrency`",
+    ),
+    Column(
+        "hkdExchangeRate",
+        "coalesce(trim_scale(hkd_exchange_rate)::text, '')",
+        about="what one unit of `currency` is worth in HKD, empty if there was no rate",
+    ),
+    Column(
+        "paymentMethod",
+        "coalesce(payment_method, '')",
+        about="the method of the payment, empty before the customer has chosen one",
+    ),
+    Column("status", "status", about="the order's status"),
+    Column(
+        "paidAt",
+        "coalesce(paid_at::text, '')",
+        about="when the order was paid, Unix ms; empty if it is not paid",
+    ),
+    Column(
+        "settledAt",
+        "coalesce(settled_at::text, '')",
+        about="when the order was settled, Unix ms; empty if it is not settled",
+    ),
+    Column("metadata", "metadata", _inert_json, about="the session's metadata as a JSON object"),
+    Column("createdAt", "created_at", about="when the order was created, Unix ms"),
     Column(
         "refundStatus",
         "case refunded_minor when 0 then 'NONE' when amount_minor then 'FULL' else 'PARTIAL' end",
+        about="NONE, PARTIAL or FULL, by the refunds that have succeeded",
     ),
     Column(
         "refundedAmount",
         "case refunded_minor when 0 then '0' else round(refunded_minor * unit, 2)::text end",
+        about="sum of the refunds that have succeeded, in `currency`",
     ),
-    Column("createdAtUtc", _utc("created_at")),
-    Column("paidAtUtc", f"coalesce({_utc('paid_at')}, '')"),
+    Column("createdAtUtc", _utc("created_at"), about="`createdAt` as ISO 8601 in UTC"),
+    Column(
+        "paidAtUtc",
+        f"coalesce({_utc('paid_at')}, '')",
+        about="`paidAt` as ISO 8601 in UTC, empty if it is not paid",
+    ),
     Column(
         "livemode",
         f"""
@@ -116,10 +176,21 @@ COLUMNS: Final = (
                 where a.merchant_id = :merchant_id and a.id = o.paid_attempt_id), :livemode)
             end)::text
         """,  # noqa: S608 - constants of ours
+        about="true if the money is real, else false",
     ),
-    Column("quantity", "coalesce(quantity, 1)"),
-    Column("clientReference", "client_reference", _inert),
-    Column("paymentLinkId", "coalesce(payment_link_id, '')"),
+    Column("quantity", "coalesce(quantity, 1)", about="how many were sold"),
+    Column(
+        "clientReference",
+        "client_reference",
+        _inert,
+        about="the shop's own number, empty if the session was created without one",
+    ),
+    Column(
+        "paymentLinkId",
+        "coalesce(payment_link_id, '')",
+        about="the id of the payment link, empty if none opened the session",
+    ),
+    Column("productName", "product_name", _inert, about="the name of what was sold, at that time"),
 )
 # Only the file that the dashboard offers has these columns: times in the merchant's time zone.
 LOCAL_COLUMNS: Final = (
