@@ -857,6 +857,7 @@ class Business:
         (epay_order, *_) = api_server.sql(
             "select * from epay_orders where merchant_id = $1", self.id
         )
+        texts += [orders.receipt_number(order.id)]
         texts += [order.id, "R-1", epay_order["out_trade_no"], "ann@example.com", "ann@ex", "9.99"]
         change = "update orders set customer_email = $2 where id = $1 returning id"
         for email in ("ann@example.com", "eve@example.com", "Ann@example.com"):

@@ -2,7 +2,6 @@
 
 import io
 import re
-import zlib
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +11,7 @@ import pytest
 from opentill.receipts import pdf
 from opentill.receipts.pdf import NoFont
 from opentill.receipts.sheet import Logo, Party, Sheet, SumLine, font_files, plain
+from support.pdf_streams import streams_of
 from support.pictures import png
 
 DEJAVU: Final = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"
@@ -34,15 +34,9 @@ def _with_item(name: str, *fonts: str) -> Sheet:
     return msgspec.structs.replace(SHEET, item=(name, *SHEET.item[1:]), fonts=list(fonts))
 
 
-def _streams(content: bytes) -> list[bytes]:
-    """Return the streams of a PDF, of which some are compressed."""
-    streams = re.findall(rb"stream\n(.*?)\nendstream", content, re.DOTALL)
-    return [zlib.decompress(each) if each.startswith(b"x") else each for each in streams]
-
-
 def _drawn_glyphs(content: bytes) -> list[tuple[int, str]]:
     """Return glyph and character in the order of drawing; the PDF has one font of a file."""
-    streams = _streams(content)
+    streams = streams_of(content)
     (table,) = [stream for stream in streams if b"beginbfchar" in stream]
     characters = {
         int(code, 16): bytes.fromhex(text.decode()).decode("utf-16-be")
@@ -69,7 +63,7 @@ def dejavu() -> str:
 
 
 def test_a_western_receipt_needs_no_font_of_the_machine() -> None:
-    text = b"".join(_streams(pdf.draw_in_process(_with_item("Café – 5 €"))))
+    text = b"".join(streams_of(pdf.draw_in_process(_with_item("Café – 5 €"))))
     for part in (b"261127-4K7D-9QXM-T3RW", b"Harbour Books GmbH", "Café".encode("cp1252")):
         assert part in text
 
@@ -108,7 +102,7 @@ def test_emoji_and_invisible_marks_are_left_out(text: str, expected: str) -> Non
 
 def test_a_symbol_that_the_standard_fonts_lack_does_not_need_another_font() -> None:
     drawn = pdf.draw_in_process(_with_item("Mug ★ 🍵 ☕️"))
-    text = b"".join(_streams(drawn))
+    text = b"".join(streams_of(drawn))
     assert b"(Mug)" in text
     for item in ("🍵", "★"):  # nothing of the name is left
         assert pdf.draw_in_process(_with_item(item)).startswith(b"%PDF-")
@@ -130,7 +124,7 @@ def test_a_long_receipt_continues_on_further_pages() -> None:
     sheet = msgspec.structs.replace(SHEET, sums=refunds, item=("word " * 60, *SHEET.item[1:]))
     content = pdf.draw_in_process(sheet)
     assert content.count(b"/Type /Page\n") == 4
-    assert sum(b"Refunded on Nov 89" in stream for stream in _streams(content)) == 1
+    assert sum(b"Refunded on Nov 89" in stream for stream in streams_of(content)) == 1
 
 
 def test_a_logo_is_drawn_in_the_size_in_which_it_is_printed() -> None:

@@ -1,7 +1,9 @@
 """Templates of mails to customers: they make a message of a topic's content."""
 
+from decimal import Decimal
+
 from opentill.mail.model import Fact, Message, MessageContext, ReceiptContent, RefundContent
-from opentill.receipts.model import PAYMENT_METHOD
+from opentill.receipts.model import PAYMENT_METHOD, Receipt
 from opentill.web.translations import NC_
 
 
@@ -9,9 +11,38 @@ def _reference(reference: str, context: MessageContext) -> list[Fact]:
     return [(context.gettext("Order number of the shop"), reference)] if reference else []
 
 
+def _tax(content: ReceiptContent, context: MessageContext) -> list[Fact]:
+    if content.tax is None:
+        return []
+    rate = context.localizer.exact_percent(Decimal(content.tax_rate))
+    label = context.gettext("Tax included ({rate})", rate=rate)
+    return [(label, context.amount(content.tax))]
+
+
+def receipt_content(receipt: Receipt, item: str, *, livemode: bool) -> ReceiptContent:
+    """Return what the mail of a receipt says; ``item`` names the item with its quantity."""
+    tax = receipt.tax
+    return ReceiptContent(
+        shop=receipt.shop,
+        livemode=livemode,
+        session_id=receipt.session_id,
+        order_id=receipt.order_id,
+        item=item,
+        reference=receipt.reference,
+        amount=(receipt.amount.minor, receipt.amount.currency),
+        method=receipt.method or "",
+        paid_at=receipt.paid_at,
+        number=receipt.number,
+        card=receipt.card,
+        tax=None if tax is None else (tax.minor, tax.currency),
+        tax_rate=receipt.seller.tax_rate or "",
+    )
+
+
 def receipt(content: ReceiptContent, context: MessageContext) -> Message:
     """Send the receipt of a paid order."""
     _ = context.gettext
+    method = _(PAYMENT_METHOD[content.method]) if content.method else "–"
     return Message(
         subject=_("Your receipt from {shop}", shop=context.shop),
         paragraphs=[
@@ -22,9 +53,11 @@ def receipt(content: ReceiptContent, context: MessageContext) -> Message:
             )
         ],
         facts=[
+            *([(_("Receipt number"), content.number)] if content.number else []),
             (_("Item"), content.item),
             (_("Amount"), context.amount(content.amount)),
-            (_("Paid with"), _(PAYMENT_METHOD[content.method]) if content.method else "–"),
+            *_tax(content, context),
+            (_("Paid with"), ", ".join(filter(None, (method, content.card)))),
             (_("Paid"), context.when(content.paid_at)),
             (_("Order"), content.order_id),
             *_reference(content.reference, context),

@@ -239,6 +239,10 @@ class ReceiptContent(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     paid_at: int
     reference: str = ""  # the shop's own number of the order, "" if it has none
+    number: str = ""  # of the receipt; "" in mails that an earlier version queued
+    card: str = ""  # brand and last four digits; "" if unknown
+    tax: Amount | None = None  # included in the amount; None if the merchant states no rate
+    tax_rate: str = ""  # as a share such as "0.19"; "" if ``tax`` is None
 
 
 class RefundContent(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """Renders a row of the outbox as the bytes of a message: texts, layout and headers.
 
-A message has a text and an HTML part with the same content, without images or anything else that is
-loaded when it is read. Texts that others wrote cannot begin a header (``smtp.single_line``), and
-Jinja2 escapes them in HTML.
+A message has a text and an HTML part with the same content. Nothing is loaded from a server when it
+is read: the shop's logo is part of the message. Texts that others wrote cannot begin a header
+(``smtp.single_line``), and Jinja2 escapes them in HTML.
 """
 
 from email.message import EmailMessage
@@ -20,7 +20,8 @@ from opentill.core import encryption
 from opentill.core.errors import NotFound
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
-from opentill.mail import outbox, smtp
+from opentill.mail import attachments, outbox, smtp
+from opentill.mail.attachments import Attachments
 from opentill.mail.model import Mail, Message, MessageContext
 from opentill.mail.smtp import BadAddress
 from opentill.mail.topics import BY_NAME
@@ -54,6 +55,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     message: Message
     context: MessageContext
     is_test_mode: bool
+    attachments: Attachments = Attachments()
 
 
 async def render(db: Db, settings: Settings, mail: Mail, now: int) -> bytes:
@@ -78,11 +80,15 @@ async def render(db: Db, settings: Settings, mail: Mail, now: int) -> bytes:
         secret=secret,
     )
     livemode = getattr(content, "livemode", settings.livemode)
+    files = Attachments()
+    if topic.is_for_customers and merchant is not None:
+        files = await attachments.make(db, settings, mail, merchant, context)
     draft = Draft(
         mail=mail,
         message=topic.template(content, context),
         context=context,
         is_test_mode=topic.is_about_money and not livemode,
+        attachments=files,
     )
     return encode(settings, draft, merchant)
 
@@ -136,6 +142,7 @@ def encode(settings: Settings, draft: Draft, merchant: Merchant | None) -> bytes
     encoded["Date"] = formatdate()  # real time, even if business time is ahead of it
     encoded["Auto-Submitted"] = "auto-generated"  # prevents automatic replies (RFC 3834)
     colour = (merchant and merchant.accent_color) or _DEFAULT_COLOUR
+    files, cid = draft.attachments, f"<logo.{mail.message_id.strip('<>')}>"
     values = {
         "message": message,
         "shop": context.shop,
@@ -144,10 +151,27 @@ def encode(settings: Settings, draft: Draft, merchant: Merchant | None) -> bytes
         "is_test_mode": draft.is_test_mode,
         "shade": accent.shade(colour, "light"),
         "support_email": support_email,
+        "logo": files.logo and cid[1:-1],
+        "has_receipt": files.receipt is not None,
         "isolated": templates.isolated,
     }
     encoded.set_content(_TEXT.get_template("mail.txt").render(values), cte="quoted-printable")
     html = _HTML.get_template("mail.html").render(values)
     encoded.add_alternative(html, subtype="html", cte="quoted-printable")
+    _attach(encoded, files, cid)
     encoded["Content-Language"] = context.localizer.language
     return encoded.as_bytes()
+
+
+def _attach(encoded: EmailMessage, files: Attachments, cid: str) -> None:
+    """Add the logo to the HTML part, and the receipt to the message."""
+    if files.logo is not None:
+        html = encoded.get_body(("html",))
+        if html is None:
+            raise AssertionError  # each message has one
+        html.add_related(  # type: ignore[attr-defined] # the part is an EmailMessage
+            files.logo, "image", "png", cid=cid, disposition="inline", filename="logo.png"
+        )
+    if files.receipt is not None:
+        name = f"receipt-{files.receipt_number}.pdf"
+        encoded.add_attachment(files.receipt, "application", "pdf", filename=name)

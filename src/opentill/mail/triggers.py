@@ -14,7 +14,7 @@ from opentill.checkouts import Session
 from opentill.core import money
 from opentill.core.languages import Language
 from opentill.db.database import Tx
-from opentill.mail import queries, topics
+from opentill.mail import customer_templates, queries, topics
 from opentill.mail.model import (
     NO_MERCHANT,
     AccountChangeContent,
@@ -27,11 +27,11 @@ from opentill.mail.model import (
     NewMail,
     PayoutContent,
     Preferences,
-    ReceiptContent,
     RefundContent,
     RefundReportContent,
 )
 from opentill.orders import Order
+from opentill.receipts import service as receipts
 from opentill.web.language import supported
 from opentill.webhooks import NumberedEvent
 
@@ -157,17 +157,8 @@ async def receipt(
 ) -> NewMail:
     """Return the receipt of a paid order."""
     session = await checkouts.find(tx, order.merchant_id, order.checkout_id)
-    content = ReceiptContent(
-        shop=session.display_merchant_name,
-        livemode=livemode,
-        session_id=order.checkout_id,
-        order_id=order.id,
-        item=_item(order),
-        reference=order.client_reference or "",
-        amount=(order.amount_minor, order.currency),
-        method=order.payment_method or "",
-        paid_at=order.paid_at or order.updated_at,
-    )
+    document = await receipts.find(tx, order, session)
+    content = customer_templates.receipt_content(document, _item(order), livemode=livemode)
     return await _mail_to_customer(tx, order, session, preferences, "receipt", cause, content)
 
 

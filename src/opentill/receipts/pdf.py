@@ -35,6 +35,7 @@ _ERROR: Final = 1  # result code: the task failed
 _MODULE: Final = "opentill.receipts.pdf"
 _KEEP: Final = "--keep"
 _MOST_KEPT: Final = 200  # tasks of a worker that keeps running, which bounds its memory
+_LOGO_KEY: Final = b"logo"  # of logos in the cache
 _STANDARD: Final = "helvetica"
 _ENCODING: Final = "windows-1252"  # encoding of PDF's standard fonts; it has the euro sign
 _INK: Final = (26, 30, 28)
@@ -92,16 +93,18 @@ async def _drawn(workers: PdfWorkers, receipt: str, encoded: bytes) -> bytes:
     return pdf
 
 
-async def reduce_logo(digest: str, content: bytes) -> bytes:
-    """Have a worker make a small PNG of a logo. Raises Failed and Unavailable.
+def find_reduced_logo(digest: str) -> bytes | None:
+    """Return the small PNG of a logo from the cache; ``digest`` identifies the logo."""
+    return _CACHE.find(digest, _LOGO_KEY)
 
-    ``digest`` identifies the logo. Some mail programs show no WebP.
+
+async def reduce_logo(digest: str, content: bytes) -> bytes:
+    """Have a worker make a small PNG of a logo, and cache it. Raises Failed and Unavailable.
+
+    It is a PNG, because some mail programs show no WebP.
     """
-    task = msgspec.json.encode(Logo(content))
-    picture = _CACHE.find(digest, task)
-    if picture is None:
-        _, picture = await _MAIL_WORKERS.draw(digest, task)
-        _CACHE.add(digest, task, picture)
+    _, picture = await _MAIL_WORKERS.draw(digest, msgspec.json.encode(Logo(content)))
+    _CACHE.add(digest, _LOGO_KEY, picture)
     return picture
 
 

@@ -23,6 +23,14 @@ def _look_up(select: str) -> Query[OrderRef]:
 ORDER: Final = _look_up(
     "select o.id as order_id from orders o where o.merchant_id = m.merchant_id and o.id = :id"
 )
+# `:first` and `:until` bound the ids of a day, which are read in the primary key.
+RECEIPT: Final = _look_up(
+    """
+    select o.id as order_id from orders o
+    where o.merchant_id = m.merchant_id and o.id >= :first and o.id < :until
+        and right(o.id, 12) = :tail
+    """
+)
 SESSION: Final = _look_up(
     "select c.order_id from checkouts c where c.merchant_id = m.merchant_id and c.id = :id"
 )

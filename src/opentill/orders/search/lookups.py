@@ -7,6 +7,8 @@ up orders by it, in one index.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from opentill import merchants
 from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import is_id
@@ -14,6 +16,7 @@ from opentill.db.database import Tx
 from opentill.db.query import Query
 from opentill.orders.model import Order, order_id_of
 from opentill.orders.queries import BY_ID
+from opentill.orders.receipt_numbers import parse_receipt_number
 from opentill.orders.search import lookup_queries
 from opentill.orders.search.model import OrderRef
 
@@ -51,6 +54,11 @@ def _trade_no(text: str) -> Mapping[str, object] | None:
     return {"id": order_id} if is_id(order_id) else None
 
 
+def _receipt_number(text: str) -> Mapping[str, object] | None:
+    ids = parse_receipt_number(text)
+    return None if ids is None else msgspec.structs.asdict(ids)
+
+
 def _number(longest: int) -> _Reads:
     return lambda text: {"id": text} if len(text) <= longest else None
 
@@ -65,6 +73,7 @@ FORMS: Final = (
     Form("event", _prefix("evt"), lookup_queries.EVENT),
     Form("balance transaction", _entry, lookup_queries.ENTRY),
     Form("trade_no", _trade_no, lookup_queries.ORDER),
+    Form("receipt number", _receipt_number, lookup_queries.RECEIPT),
     Form("out_trade_no", _number(64), lookup_queries.OUT_TRADE_NO),
     Form("refundNo", _number(64), lookup_queries.REFUND_NO),
 )
