@@ -30,6 +30,7 @@ OTHER_MODULES: Final = {
     "opentill.ledger.incremental_queries": "the incremental check of a range of entries",
     "opentill.people.reset_queries": "resets of second factors",
     "opentill.orders.search.lookup_queries": "looking up orders by ids and numbers",
+    "opentill.orders.search.across_merchants_queries": "finding orders of all merchants",
     "opentill.orders.transition_queries": "the statements of transitions",
     "opentill.webhooks.catchup_queries": "numbering events, and reading them by number",
     "opentill.webhooks.dispatch_queries": "the statements of the dispatcher",
@@ -191,6 +192,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         "orders.payments.queries": "CLAIM_ATTEMPTS DUPLICATES LAST_REFUSED MAKE_DUE"
         " UNCOUNTED_MERCHANTS",
         "orders.queries": "ANYWHERE FORGOTTEN STUCK STUCK_ORDERS",
+        "orders.search.across_merchants_queries": "NEWEST_OF_ALL NEWEST_OF_ALL_BY_STATUS",
         "orders.search.queries": "INDEX_AGAIN WAITING",
         "orders.settlement.queries": "RESERVES_DUE",
         "payment_links.queries": "ANYWHERE NOTE_ENDED",
@@ -206,7 +208,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         # these find a row by a public id, through the directory
         "checkouts.queries ": "BY_PUBLIC_ID",
         "epay.queries ": "MERCHANT_OF_PID",
-        "products.queries": "MERCHANT_OF",
+        "products.queries": "MERCHANT_OF SEARCH_ALL",
         # this finds attempts by pairs of gateway and id, in one batch for several merchants
         "orders.payments.queries ": "ATTEMPTS_OF_GATEWAYS",
         # these find rows by a token, or by a person, who may be a member of several merchants

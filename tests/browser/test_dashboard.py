@@ -188,7 +188,11 @@ async def test_every_page_of_the_dashboard_fits_every_device(
             f"/dashboard/{shop}/developers/events",
         )
         # test_accessibility.py checks all linked pages in English.
-        unlinked = ("/security/authenticator?lang=en", "/dashboard/x?lang=en")
+        unlinked = (
+            "/security/authenticator?lang=en",
+            "/dashboard/x?lang=en",
+            f"/dashboard/{shop}/search?lang=en&q=tea",
+        )
         for path in (*(f"{path}?lang=zh-Hant" for path in (*paths, "/dashboard/x")), *unlinked):
             await page.goto(url + path)
             violations += await problems_on_all_displays(page)

@@ -57,7 +57,7 @@ def read_audit_rows(shop: Shop, visitor: Visitor) -> list[tuple[str, str]]:
     return [(row["action"], row["reason"]) for row in rows if row["action"] != "people visit"]
 
 
-def test_searching_an_id_opens_the_payment_and_texts_are_searched_within_a_merchant(
+def test_searching_an_id_opens_the_payment_and_texts_are_searched_at_all_merchants(
     shop: Shop,
 ) -> None:
     agent, order = create_staff(shop, "auditor"), shop.create_order()
@@ -67,9 +67,8 @@ def test_searching_an_id_opens_the_payment_and_texts_are_searched_within_a_merch
     for text in (order["id"], order["checkoutSessionId"], f" {order['id']} "):
         redirect = agent.get(PATH, params={"query": text})
         assert redirect.headers.get("location") == path, text
-    no_merchant = agent.get(PATH, params={"query": "ann@example.com"}).text
-    assert "choose a merchant too" in no_merchant
-    assert 'href="/console/merchants"' in no_merchant
+    assert f'href="{path}"' in agent.get(PATH, params={"query": "ann@example.com"}).text
+    assert "Nothing matches." in agent.get(PATH, params={"query": "nobody@example.com"}).text
     matches = agent.get(PATH, params={"query": "ann@example.com", "merchant": shop.id})
     assert f'href="{path}"' in matches.text
     assert read_audit_rows(shop, agent) == []
@@ -78,6 +77,27 @@ def test_searching_an_id_opens_the_payment_and_texts_are_searched_within_a_merch
     filters = {"merchant": shop.id, "status": "PAID"}
     assert order["id"] in agent.get(PATH, params=filters).text
     assert order["id"] not in agent.get(PATH, params=filters | {"to": "2001-01-01"}).text
+
+
+def test_the_newest_payments_of_all_merchants_are_listed_before_anything_is_searched(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opentill.portal.lists.SIZE", 3)
+    shops = [shop, shop.api_server.create_shop()]
+    ids = [shops[number % 2].create_order()["id"] for number in range(8)][::-1]
+    agent = create_staff(shop, "auditor")
+
+    def list_ids(**filters: str) -> list[str]:
+        page = agent.get(PATH, params=filters).text
+        assert "Newest payments of all merchants" in page
+        return re.findall(r'href="/console/payments/(order_\w+)"', page)
+
+    assert list_ids() == ids[:3]
+    assert list_ids(before=ids[2]) == ids[3:6]
+    assert list_ids(status="PENDING", before=ids[5])[:2] == ids[6:]
+    assert list_ids(to="2001-01-01") == []
+    paid = shop.create_paid_order()["id"]
+    assert list_ids(status="PAID")[0] == paid
 
 
 def test_searching_a_number_of_two_merchants_lists_both_payments(shop: Shop) -> None:

@@ -90,7 +90,7 @@ def test_a_prefix_of_too_many_addresses_shows_an_error_at_the_field(
     for _ in range(2):  # the second time, the orders are indexed
         page = owner.get(path, params={"email": "x"}).text
         assert 'aria-invalid="true"' in page
-        assert "enter more of it" in page
+        assert "enter more of the name" in page
         assert 'value="x"' in page
         index(shop)
 

@@ -37,6 +37,7 @@ UNBOUNDED: Final = {
     "orders.payments.queries.COUNT_FAILED": "reads uncounted attempts by their partial index",
     "orders.settlement.queries.DUE_MERCHANTS": "reads due orders by their partial index",
     "orders.settlement.queries.SETTLEABLE": "lists due orders for the operator",
+    "orders.search.across_merchants_queries.PENDING_OF_ALL": "reads at most a thousand orders",
     "orders.search.queries.PENDING": "reads a merchant's orders that are not indexed yet",
     "orders.payments.queries.MAKE_DUE": "runs after the sandbox's clock was set back",
     "refunds.queries.MAKE_DUE": "runs after the sandbox's clock was set back",

@@ -181,6 +181,12 @@ EXPLAINED: Final = frozenset(
         "orders.queries   ": "STORE_CARD REINDEX",
         # this marks a batch of any merchant: tests/orders/search/test_search.py
         "orders.search.queries ": "INDEX_AGAIN",
+        # these are over all merchants: tests/console/test_search.py and test_payments.py
+        "orders.search.across_merchants_queries": "NEWEST_OF_PLACES PENDING_OF_ALL"
+        " OF_REFS NEWEST_OF_ALL NEWEST_OF_ALL_BY_STATUS",
+        "payouts.queries    ": "OF_REFERENCE",
+        "products.queries ": "SEARCH_ALL",
+        "merchants.queries        ": "ALL_NAMES",
         # this is for payments in a batch: tests/orders/payments/test_confirmation.py
         "orders.payments.queries": "ATTEMPTS_OF_GATEWAYS",
         # these run in tests/pages and tests/ledger
@@ -261,8 +267,6 @@ class Business:
         for path in (f"/v1/products/{archived}", "/v1/products", "/v1/products?status=ARCHIVED"):
             shop.data("GET", path)
         assert self.api_server.tx(lambda tx: products.has_any(tx, self.id))
-        for search in (products.search, payment_links.list_matching, payouts.list_matching):
-            self.api_server.tx(lambda tx, search=search: search(tx, self.id, "te"))
         assert self.api_server.tx(lambda tx: products.find_newest_active(tx, self.id))
 
     def use_sessions(self) -> None:
@@ -873,6 +877,8 @@ class Business:
             for query in (orders.ExportQuery(), orders.ExportQuery(amount="9.99")):
                 api_server.run(self._export_local_times(query))
             api_server.tx(lambda tx: orders.recent_customers(tx, self.id, 20))
+            for search in (products.search, payment_links.list_matching, payouts.list_matching):
+                assert api_server.tx(lambda tx, search=search: search(tx, self.id, ""))
             api_server.run(orders.find_customers(self.app.db, self.id, "ann@"))
             api_server.run(orders.sums_of_customer(self.app.db, self.id, "ann@example.com"))
             api_server.run(indexing.index_merchant(self.app.db, self.id, many=2))

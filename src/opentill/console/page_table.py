@@ -32,6 +32,7 @@ from opentill.console import (
     queues,
     rates,
     reconciliation,
+    search,
     settings,
     standing,
     terms,
@@ -45,6 +46,7 @@ from opentill.portal.request import PageRequest
 # Each group of the menu (portal/menu.py) lists its pages in this order.
 PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *home.pages,
+    *search.pages,
     *needs.pages,
     *provider_reports.pages,
     *approvals.pages,

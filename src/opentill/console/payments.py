@@ -1,9 +1,10 @@
-"""Payments of all merchants: one search box, and the list of a chosen merchant's payments.
+"""Payments of all merchants or of a chosen one: the newest, or those that a search finds.
 
-An id or a number of any merchant's payment leads to its page. Other texts, such as an e-mail
-address or the digits of a card, are searched within one merchant, since the index is by merchant.
+An id or a number of any merchant's payment leads to its page. The list of all merchants has no
+total, and a search there shows the newest matches (``orders/search/across_merchants.py``).
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, get_args
 
 import msgspec
@@ -17,7 +18,7 @@ from opentill.db.database import Tx
 from opentill.list_counts import FOREVER
 from opentill.merchants import Merchant
 from opentill.orders import Order, OrderRef, OrdersQuery, Status
-from opentill.portal import lists, render
+from opentill.portal import lists, render, search
 from opentill.portal.labels import ORDER_STATUS
 from opentill.portal.lists import Days, Pager
 from opentill.portal.model import CONSOLE_PATH, Page
@@ -36,6 +37,16 @@ class Filters(msgspec.Struct, frozen=True):
     days: Days
     errors: dict[str, str]
 
+    @property
+    def are_narrowed(self) -> bool:
+        """Whether the payments are also filtered by status or days."""
+        return self.status is not None or bool(self.days.first or self.days.last)
+
+    def fit(self, order: Order) -> bool:
+        """Whether an order passes the filters by status and days."""
+        is_within = self.days.since <= order.created_at <= self.days.until
+        return is_within and self.status in {None, order.status}
+
 
 def _read_filters(request: PageRequest) -> Filters:
     days = lists.days(request, ZONE)
@@ -49,38 +60,72 @@ def _read_filters(request: PageRequest) -> Filters:
 
 
 async def list_payments(request: PageRequest) -> Response:
-    """List a merchant's payments, or redirect to the one payment that has the id in the search."""
+    """List payments of a merchant or of all, or redirect to the one that has the searched id."""
     filters = _read_filters(request)
     async with request.app.db.connection() as tx:
         merchant = await _find_merchant(tx, filters)
-        matches = await _find_by_number(tx, filters, merchant)
-        names = await merchants.names(tx, [match.merchant_id for match in matches])
-    rows, pager = list[Order](), Pager(1, 0)
-    if merchant is not None:
-        await people.visit(request.app.db, request.login, merchant.id, request.now)
-        rows, pager = await _list_page(request, merchant, filters)
-    if _is_single_match(filters, matches, pager if merchant else None):
-        return render.see_other(request, f"{PLACE}/{matches[0].order_id}")
+        if merchant is not None:
+            refs = await _find_by_number(tx, filters, merchant)
+    if merchant is None:
+        return await _list_of_all(request, filters)
+    await people.visit(request.app.db, request.login, merchant.id, request.now)
+    rows, pager = await _list_page(request, merchant, filters)
+    if len(refs) == 1 and not filters.are_narrowed and pager.total == 1:
+        return render.see_other(request, f"{PLACE}/{refs[0].order_id}")
+    return _render(request, filters, rows, merchant=merchant, pager=pager)
+
+
+async def _list_of_all(request: PageRequest, filters: Filters) -> Response:
+    """List the newest payments of all merchants, or the newest that a search matches."""
+    db = request.app.replica.reading()
+    names = await db.read(merchants.all_names)
+    rows, is_complete, older = list[Order](), True, ""
+    if len(filters.query) > search.LONGEST:
+        filters.errors["query"] = search.TOO_LONG
+    elif filters.query and not filters.merchant:
+        matches = await db.read_snapshot(
+            lambda tx: orders.find_matches(tx, list(names), filters.query, lists.SIZE)
+        )
+        if matches.is_number and len(matches.orders) == 1 and not filters.are_narrowed:
+            return render.see_other(request, f"{PLACE}/{matches.orders[0].id}")
+        rows = [order for order in matches.orders if filters.fit(order)]
+        is_complete = matches.is_complete
+    elif not filters.merchant:
+        rows = await db.read(lambda tx: _read_newest(tx, filters, lists.before(request)))
+        if len(rows) > lists.SIZE:
+            rows = rows[: lists.SIZE]
+            older = rows[-1].id
+    return _render(request, filters, rows, names=names, is_complete=is_complete, older=older)
+
+
+async def _read_newest(tx: Tx, filters: Filters, before_id: str) -> list[Order]:
+    """Read a page of the newest payments, those before an order, and one more."""
+    before = filters.days.until + 1, ""
+    if before_id:
+        last = await orders.find_anywhere(tx, before_id)
+        before = min(before, (last.created_at, last.id))
+    return await orders.list_newest_of_all(
+        tx, lists.SIZE + 1, status=filters.status, since=filters.days.since, before=before
+    )
+
+
+def _render(
+    request: PageRequest, filters: Filters, rows: Sequence[Order], **values: object
+) -> Response:
     localizer = request.localizer
+    defaults: dict[str, Any] = {
+        "merchant": None, "names": {}, "pager": Pager(1, 0), "is_complete": True, "older": "",
+    }  # fmt: skip
     return render.page(
         request,
         "payments.html",
         filters=filters,
         errors=filters.errors,
-        merchant=merchant,
-        names=names,
-        matches=matches if merchant is None else [],
         rows=[(row, localizer.amount(Money(row.amount_minor, row.currency))) for row in rows],
-        pager=pager,
         statuses=[(status, localizer.gettext(ORDER_STATUS[status])) for status in get_args(Status)],
         zone=ZONE,
+        **{**defaults, **values},
     )
-
-
-def _is_single_match(filters: Filters, matches: list[OrderRef], pager: Pager | None) -> bool:
-    """Whether the search is the id or number of one order and the list has no other order."""
-    is_filtered = filters.status is not None or filters.days.first or filters.days.last
-    return len(matches) == 1 and not is_filtered and (pager is None or pager.total == 1)
 
 
 async def _find_merchant(tx: Tx, filters: Filters) -> Merchant | None:
@@ -99,12 +144,9 @@ async def _find_merchant(tx: Tx, filters: Filters) -> Merchant | None:
     return None
 
 
-async def _find_by_number(tx: Tx, filters: Filters, merchant: Merchant | None) -> list[OrderRef]:
-    """Find the orders that have the id or number in the search box."""
-    if not filters.query or (filters.merchant and merchant is None):
-        return []
-    candidates = [merchant] if merchant else await merchants.all_merchants(tx)
-    return await orders.look_up(tx, [one.id for one in candidates], filters.query)
+async def _find_by_number(tx: Tx, filters: Filters, merchant: Merchant) -> list[OrderRef]:
+    """Find the merchant's orders that have the id or number in the search box."""
+    return await orders.look_up(tx, [merchant.id], filters.query) if filters.query else []
 
 
 async def _list_page(

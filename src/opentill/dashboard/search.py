@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from opentill import orders, payment_links, payouts, products, webhooks
+from opentill import disputes, orders, payment_links, payouts, products, webhooks
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id
 from opentill.core.money import Money
@@ -32,8 +32,10 @@ _PAGES_OF_IDS: Final[Mapping[str, tuple[Permission, str, _Find]]] = {
     "plink": ("payments.read", "links", payment_links.find),
     "po": ("payouts.read", "payouts", payouts.find),
     "whe": ("endpoints.read", "developers/webhooks", webhooks.find),
+    "dp": ("disputes.read", "disputes", disputes.find),
+    "evt": ("events.read", "developers/events", webhooks.find_event),
 }
-_OF_ORDERS: Final = ("order", "cs", "att", "re", "dp", "evt", "txn")  # prefixes that lead to orders
+_OF_ORDERS: Final = ("order", "cs", "att", "re", "txn")  # prefixes that lead to orders
 
 
 async def show(request: PageRequest) -> Response:

@@ -22,7 +22,7 @@ MARK: Final = "-- concurrently"
 _COMMENT: Final = re.compile(r"--[^\n]*")
 _STATEMENT: Final = re.compile(
     r"(?:create (?P<unique>unique )?index concurrently (?P<new>\w+) on (?P<table>\w+)"
-    r" (?P<definition>\(.+)"
+    r" (?P<definition>(?:using \w+ )?\(.+)"
     r"|drop index concurrently (?P<old>\w+))"
 )
 
@@ -32,7 +32,7 @@ class IndexChange(msgspec.Struct, frozen=True):
 
     name: str
     table: str = ""
-    definition: str = ""  # the index's columns and condition
+    definition: str = ""  # the index's method, columns and condition
     unique: bool = False
 
     @classmethod

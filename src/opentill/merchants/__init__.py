@@ -57,6 +57,7 @@ from opentill.merchants.profile import change as change_profile
 from opentill.merchants.profile import normalize_field as check_profile
 from opentill.merchants.service import (
     all_merchants,
+    all_names,
     authenticate,
     create_key,
     find,
@@ -125,6 +126,7 @@ __all__ = [
     "Verdict",
     "add_note",
     "all_merchants",
+    "all_names",
     "application_of",
     "apply",
     "approval_limits",

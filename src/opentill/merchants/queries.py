@@ -166,6 +166,7 @@ BY_NAME = Query(
     order by id
     """,
 )
+ALL_NAMES = Query(MerchantName, "select id, name from merchants order by id")
 NAMES = Query(MerchantName, "select id, name from merchants where id = any(:ids::text[])")
 UPDATE = Command(
     """

@@ -60,6 +60,11 @@ async def ids_by_name(tx: Tx, name: str) -> list[str]:
     return [row.id for row in rows]
 
 
+async def all_names(tx: Tx) -> dict[str, str]:
+    """Return the names of all merchants by id."""
+    return {row.id: row.name for row in await queries.ALL_NAMES.all(tx)}
+
+
 async def names(tx: Tx, ids: Iterable[str]) -> dict[str, str]:
     """Return merchants' names by id."""
     rows = await queries.NAMES.all(tx, ids=sorted(set(ids)))

@@ -58,6 +58,8 @@ from opentill.orders.payments.service import (
 )
 from opentill.orders.pricing import with_fee_of
 from opentill.orders.receipt_numbers import receipt_number
+from opentill.orders.search.across_merchants import Matches, find_matches
+from opentill.orders.search.across_merchants import list_newest as list_newest_of_all
 from opentill.orders.search.filters import (
     Email,
     ExportQuery,
@@ -114,6 +116,7 @@ __all__ = [
     "ExportQuery",
     "FailedAttempts",
     "HistoryRow",
+    "Matches",
     "NewOrder",
     "Order",
     "OrderDetail",
@@ -156,6 +159,7 @@ __all__ = [
     "find_by_anything",
     "find_customers",
     "find_many",
+    "find_matches",
     "find_reported_attempt",
     "find_uncounted_since",
     "format_card",
@@ -166,6 +170,7 @@ __all__ = [
     "list_customer_page",
     "list_due_merchants",
     "list_newest",
+    "list_newest_of_all",
     "list_page",
     "list_uncounted_merchants",
     "livemode_of",

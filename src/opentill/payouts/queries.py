@@ -110,6 +110,15 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
 
 
 LISTS = lists(Payout, "payouts", ListQuery)
+# Payouts of some merchants with a reference.
+OF_REFERENCE = Query(
+    Payout,
+    """
+    select p.* from unnest(:merchant_id::text[]) as m (merchant_id)
+    join payouts p on p.merchant_id = m.merchant_id and p.reference = :reference
+    order by p.created_at desc, p.id desc limit :limit
+    """,
+)
 # Payouts with an exact id, a part of a reference, or one of some amounts, among the newest
 # `:scanned`. `:like` is a pattern.
 MATCHING = Query(

@@ -243,6 +243,15 @@ async def list_matching(tx: Tx, merchant_id: str, text: str) -> list[Payout]:
     )
 
 
+async def list_of_reference(
+    tx: Tx, merchant_ids: Sequence[str], reference: str, limit: int
+) -> list[Payout]:
+    """Return the payouts of some merchants with a reference, newest first."""
+    return await queries.OF_REFERENCE.all(
+        tx, merchant_id=list(merchant_ids), reference=reference, limit=limit
+    )
+
+
 async def failed_since(tx: Tx, merchant_id: str, since: int) -> list[Payout]:
     """Return a merchant's payouts that failed since a time (Unix ms), newest first, at most 100."""
     return await queries.FAILED_SINCE.all(

@@ -14,6 +14,7 @@ from opentill.products.service import (
     list_page,
     parse_price,
     search,
+    search_all,
     stand_in_id,
     update,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "list_page",
     "parse_price",
     "search",
+    "search_all",
     "stand_in_id",
     "update",
 ]

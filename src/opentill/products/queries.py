@@ -106,6 +106,19 @@ SEARCH = Query(
     """,
 )
 
+# Products of all merchants with some words in their names, the last of them perhaps unfinished.
+# A text without words finds none.
+SEARCH_ALL = Query(
+    Product,
+    """
+    select * from products
+    where to_tsvector('simple', name) @@ (
+        select case when numnode(words) > 0 then (words::text || ':*')::tsquery end
+        from plainto_tsquery('simple', :text) as words)
+    order by created_at desc, id desc limit :limit
+    """,
+)
+
 
 class ListQuery(PageQuery, frozen=True, rename="camel"):
     """Which products to list."""

@@ -144,6 +144,11 @@ async def search(tx: Tx, merchant_id: str, text: str) -> list[Product]:
     )
 
 
+async def search_all(tx: Tx, text: str, limit: int) -> list[Product]:
+    """Return products of all merchants with the words of a text in their names, newest first."""
+    return await queries.SEARCH_ALL.all(tx, text=text, limit=limit)
+
+
 async def update(
     tx: Tx,
     merchant_id: str,

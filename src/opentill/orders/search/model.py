@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from opentill.orders.model import SessionStatus, Status
-from opentill.orders.search import terms
+from opentill.orders.search import customer_words, terms
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -90,6 +90,17 @@ class Candidate(msgspec.Struct, frozen=True):
             self.card_last4,
             reference=self.client_reference,
         )
+
+
+class PendingOrder(Candidate, frozen=True):
+    """A pending order of any merchant."""
+
+    merchant_id: str
+
+    def has_word(self, prefix: str) -> bool:
+        """Whether a word of the customer begins with a text."""
+        words = customer_words.words_of(self.customer_email, self.customer_name)
+        return any(word.startswith(prefix) for word in words)
 
 
 class ChangedOrder(msgspec.Struct, frozen=True):

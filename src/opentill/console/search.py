@@ -1,0 +1,248 @@
+"""The search in the header of the console: everything that a text leads to, at all merchants.
+
+An id leads straight to its page; a page that the console lacks is the merchant's, as staff see it.
+Results are the newest matches; the list of payments has more of them.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from opentill import disputes, merchants, orders, payment_links, payouts, people, products, webhooks
+from opentill.console.labels import MERCHANT_STATUS
+from opentill.console.payout_labels import RUN_PAYOUT_STATUS
+from opentill.console.zone import ZONE
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.ids import is_id
+from opentill.core.money import Money
+from opentill.db.database import Tx
+from opentill.orders import Matches, Order
+from opentill.people import Permission
+from opentill.portal import render, search
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
+from opentill.portal.search import SHOWN, Group, Hit
+from opentill.web.translations import N_, NC_
+
+_MATCHES: Final = 50  # newest payments whose customers are shown
+_Names = dict[str, str]  # the names of merchants by id
+
+
+async def show_results(request: PageRequest) -> Response:
+    """Show what a text leads to, or redirect to the page of an id."""
+    text, errors = search.read_text(request)
+    groups: list[Group] = []
+    if text:
+        page = await _page_of_id(request, text)
+        if page is not None:
+            return render.see_other(request, page)
+        groups = await _find_groups(request, text)
+    return render.page(request, "search.html", text=text, errors=errors, groups=groups, zone=ZONE)
+
+
+# ── ids ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _merchant_page(tx: Tx, id_: str) -> str:
+    return f"{CONSOLE_PATH}/merchants/{(await merchants.find(tx, id_)).id}"
+
+
+async def _dispute_page(tx: Tx, id_: str) -> str:
+    return f"{CONSOLE_PATH}/disputes/{(await disputes.find_anywhere(tx, id_)).id}"
+
+
+async def _payout_page(tx: Tx, id_: str) -> str:
+    return f"{CONSOLE_PATH}/payout/{(await payouts.find_anywhere(tx, id_)).id}"
+
+
+async def _run_page(tx: Tx, id_: str) -> str:
+    return f"{CONSOLE_PATH}/payouts/{(await payouts.find_run(tx, id_)).id}"
+
+
+async def _product_page(tx: Tx, id_: str) -> str:
+    return f"/dashboard/{await products.find_merchant_id(tx, id_)}/products/{id_}"
+
+
+async def _link_page(tx: Tx, id_: str) -> str:
+    link = await payment_links.find_anywhere(tx, id_)
+    return f"/dashboard/{link.merchant_id}/links/{link.id}"
+
+
+async def _endpoint_page(tx: Tx, id_: str) -> str:
+    endpoint = await webhooks.find_anywhere(tx, id_)
+    return f"/dashboard/{endpoint.merchant_id}/developers/webhooks/{endpoint.id}"
+
+
+async def _person_page(tx: Tx, id_: str) -> str:
+    return f"{CONSOLE_PATH}/people/{(await people.find_staff(tx, id_)).person_id}"
+
+
+async def _payment_page(tx: Tx, id_: str) -> str:
+    order = await orders.find_by_anything(tx, id_)
+    return f"{CONSOLE_PATH}/payments/{order.id}"
+
+
+# The prefix of an id → the permission to see its page, and the function that returns its path or
+# raises NotFound. Any other id is looked up as that of a payment.
+_PAGES: Final[dict[str, tuple[Permission, Callable[[Tx, str], Awaitable[str]]]]] = {
+    "mer": ("merchants.read", _merchant_page),
+    "dp": ("disputes.read", _dispute_page),
+    "po": ("payouts.read", _payout_page),
+    "run": ("payouts.read", _run_page),
+    "prod": ("products.read", _product_page),
+    "plink": ("payments.read", _link_page),
+    "whe": ("endpoints.read", _endpoint_page),
+    "per": ("people.read", _person_page),
+}
+
+
+async def _page_of_id(request: PageRequest, text: str) -> str | None:
+    """Return the path of the page of an id; None for other texts, and for what nobody may see."""
+    if not is_id(text):
+        return None
+    permission, find_page = _PAGES.get(text.partition("_")[0], ("payments.read", _payment_page))
+    if not request.may(permission):
+        return None
+    try:
+        async with request.app.db.connection() as tx:
+            return await find_page(tx, text)
+    except (NotFound, Invalid):  # Invalid: a number of several payments
+        return None
+
+
+# ── groups ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _find_groups(request: PageRequest, text: str) -> list[Group]:
+    """Return the groups with results that the person may see."""
+    groups: list[Group] = []
+    db = request.app.replica.reading()
+    names = await db.read(merchants.all_names)
+    if request.may("payments.read"):
+        matches = await db.read_snapshot(
+            lambda tx: orders.find_matches(tx, list(names), text, _MATCHES)
+        )
+        groups.append(_payments(request, text, matches, names))
+        if request.may("customers.read"):
+            groups.append(_customers(request, text, matches, names))
+    async with request.app.db.connection() as tx:
+        if request.may("merchants.read"):
+            groups.append(await _find_merchants(tx, request, text))
+        if request.may("products.read"):
+            groups.append(await _find_products(tx, request, text, names))
+        if request.may("payouts.read"):
+            groups.append(await _find_payouts(tx, request, text, names))
+    return [group for group in groups if group.hits]
+
+
+def _payments(request: PageRequest, text: str, matches: Matches, names: _Names) -> Group:
+    is_complete = matches.is_complete and len(matches.orders) <= SHOWN
+    return Group(
+        id="payments",
+        name=NC_("menu", "Payments"),
+        hits=[
+            search.payment_hit(
+                request,
+                order,
+                request.console("payments", order.id),
+                names.get(order.merchant_id, order.merchant_id),
+            )
+            for order in matches.orders[:SHOWN]
+        ],
+        href=f"{request.console('payments')}?{urlencode({'query': text})}",
+        total=len(matches.orders) if is_complete else None,
+    )
+
+
+def _customers(request: PageRequest, text: str, matches: Matches, names: _Names) -> Group:
+    """Return the customers of the newest matching payments."""
+    newest: dict[tuple[str, str], Order] = {}
+    if matches.by_customer:
+        for order in matches.orders:
+            newest.setdefault((order.merchant_id, order.customer_email.lower()), order)
+    customers = list(newest.values())
+    return Group(
+        id="customers",
+        name=N_("Customers"),
+        hits=[
+            Hit(
+                href=_payments_of(request, order),
+                title=order.customer_name or order.customer_email,
+                details=[
+                    *([order.customer_email] if order.customer_name else []),
+                    names.get(order.merchant_id, order.merchant_id),
+                ],
+                at=order.created_at,
+            )
+            for order in customers[:SHOWN]
+        ],
+        href=f"{request.console('payments')}?{urlencode({'query': text})}",
+        total=len(customers) if matches.is_complete else None,
+    )
+
+
+def _payments_of(request: PageRequest, order: Order) -> str:
+    """Return the address of the list of a customer's payments."""
+    filters = {"merchant": order.merchant_id, "query": order.customer_email}
+    return f"{request.console('payments')}?{urlencode(filters)}"
+
+
+async def _find_merchants(tx: Tx, request: PageRequest, text: str) -> Group:
+    page, total = await merchants.search(tx, text, 1, SHOWN)
+    return Group(
+        id="merchants",
+        name=N_("Merchants"),
+        hits=[
+            Hit(
+                href=request.console("merchants", merchant.id),
+                title=merchant.name,
+                details=[merchant.id],
+                status=MERCHANT_STATUS[merchant.status],
+                at=merchant.created_at,
+            )
+            for merchant in page
+        ],
+        href=f"{request.console('merchants')}?{urlencode({'query': text})}",
+        total=total,
+    )
+
+
+async def _find_products(tx: Tx, request: PageRequest, text: str, names: _Names) -> Group:
+    matches = await products.search_all(tx, text, SHOWN)
+    return Group(
+        id="products",
+        name=N_("Products"),
+        hits=[
+            Hit(
+                href=f"{request.base}/dashboard/{product.merchant_id}/products/{product.id}",
+                title=product.name,
+                details=[names.get(product.merchant_id, product.merchant_id)],
+                amount=request.localizer.amount(Money(product.price_minor, product.currency)),
+            )
+            for product in matches
+        ],
+    )
+
+
+async def _find_payouts(tx: Tx, request: PageRequest, text: str, names: _Names) -> Group:
+    matches = await payouts.list_of_reference(tx, list(names), text, SHOWN)
+    return Group(
+        id="payouts",
+        name=N_("Payouts"),
+        hits=[
+            Hit(
+                href=request.console("payout", payout.id),
+                title=payout.reference,
+                details=[names.get(payout.merchant_id, payout.merchant_id)],
+                amount=request.localizer.amount(Money(payout.amount_minor, payout.currency)),
+                status=RUN_PAYOUT_STATUS[payout.status],
+                at=payout.created_at,
+            )
+            for payout in matches
+        ],
+    )
+
+
+pages: Final = (Page("GET", f"{CONSOLE_PATH}/search", "console.read", show_results),)

@@ -1,0 +1,33 @@
+"""The search in the header works by its key, and without scripts."""
+
+import pytest
+from playwright.async_api import Browser
+from starlette.applications import Starlette
+
+from browser.page_members import create_merchant, join
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+
+@pytest.mark.parametrize("has_scripts", [True, False])
+async def test_the_search_is_a_form_and_has_a_key(
+    browser: Browser, page_server: Starlette, *, has_scripts: bool
+) -> None:
+    shop, link = await create_merchant(page_server)
+    url = str(page_server.state.settings.public_url).replace("127.0.0.1", "localhost")
+    context = await browser.new_context(java_script_enabled=has_scripts)
+    page = await context.new_page()
+    page.set_default_timeout(60_000)
+    await join(page, url + link.path)
+    field = page.get_by_role("searchbox", name="Search everything")
+    if has_scripts:
+        await page.keyboard.press("/")
+        await page.keyboard.type("what/ever")
+    else:
+        await field.fill("what/ever")
+    assert await field.input_value() == "what/ever"
+    await field.press("Enter")
+    await page.wait_for_url(f"{url}/dashboard/{shop}/search?q=what%2Fever")
+    assert await page.get_by_text("Nothing matches").is_visible()
+    assert await field.input_value() == "what/ever"
+    await context.close()

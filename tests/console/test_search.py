@@ -1,0 +1,121 @@
+"""The search in the console finds everything of all merchants that the role may see."""
+
+import re
+from typing import Final
+
+import pytest
+
+from dashboard.pages import text_of
+from opentill.merchants import queries as merchant_queries
+from opentill.orders.search import across_merchants
+from opentill.orders.search import jobs as indexing
+from opentill.products import queries as product_queries
+from support.api_server import Shop
+from support.people import Visitor, create_person
+
+PATH: Final = "/console/search"
+_GROUP: Final = re.compile(r'<section class="search-group".*?</section>', re.DOTALL)
+_HEADING: Final = re.compile(r"<h2 [^>]*>(.*?)</h2>", re.DOTALL)
+
+
+def search(visitor: Visitor, text: str) -> dict[str, str]:
+    """Return the text of each group that a search finds, by its heading without the number."""
+    response = visitor.get(PATH, params={"q": text})
+    assert response.status_code == 200, response.headers
+    assert not re.search(r"<script(?! src=)|\sstyle=|\son\w+=", response.text)
+    groups = {}
+    for group in _GROUP.findall(response.text):
+        heading = _HEADING.search(group)
+        assert heading is not None
+        groups[re.sub(r" [0-9,]+$", "", text_of(heading[1]))] = text_of(group)
+    assert groups or "the name of a merchant or of a product" in response.text
+    return groups
+
+
+def test_a_text_is_searched_at_all_merchants(shop: Shop) -> None:
+    shops = [shop, shop.api_server.create_shop()]
+    agent = create_person(shop.api_server, None, staff_role="auditor")
+    for number, merchant in enumerate(shops):
+        product = merchant.create_product(name="Quartz kettle", price="31.70")["id"]
+        for customer in range(2):
+            merchant.create_order(
+                product,
+                customerEmail=f"quentin.x{customer}@shop{number}.example",
+                customerName="Quentin Xu",
+                metadata={"crate": f"Q-{number}"},
+            )
+    for is_indexed in (False, True):
+        if is_indexed:
+            shop.api_server.run(indexing.index_orders(shop.api_server.app.db, at_least=1))
+        for text, number in (
+            ("quentin", 4), ("Xu", 0), ("xu quen", 4), ("x1@shop1", 1), ("$31.70", 4), ("31,70", 4),
+            ("€31.70", 0), ("q-1", 2), ("quentin.x0@shop0.example", 1),
+        ):  # fmt: skip
+            groups = search(agent, text)
+            assert groups.get("Payments", "").count("Quartz kettle") == number, text
+        groups = search(agent, "quentin")
+        assert groups["Customers"].count("Quentin Xu") == 4
+        assert "quentin.x1@shop1.example" in groups["Customers"]
+        assert search(agent, "quartz ket")["Products"].count("$31.70") == 2
+    page = agent.get("/console/payments", params={"query": "quentin"}).text
+    assert len(set(re.findall(r"/console/payments/(order_\w+)", page))) == 4
+    assert "Newest matches, of all merchants" in page
+
+
+def test_an_id_leads_straight_to_its_page_at_any_merchant(shop: Shop) -> None:
+    agent = create_person(shop.api_server, None, staff_role="auditor")
+    product, order = shop.create_product()["id"], shop.create_paid_order()
+    payout, endpoint = shop.create_payout(), shop.create_endpoint()["id"]
+    for text, path in (
+        (order["id"], f"/console/payments/{order['id']}"),
+        (f"\u2068{order['checkoutSessionId']}\u2069", f"/console/payments/{order['id']}"),
+        (shop.id, f"/console/merchants/{shop.id}"),
+        (product, f"/dashboard/{shop.id}/products/{product}"),
+        (payout.id, f"/console/payout/{payout.id}"),
+        (endpoint, f"/dashboard/{shop.id}/developers/webhooks/{endpoint}"),
+    ):
+        assert agent.get(PATH, params={"q": text}).headers.get("location") == path, text
+    assert payout.reference in search(agent, payout.reference)["Payouts"]
+    assert not search(agent, "order_00000000000000000000000000")
+    support = create_person(shop.api_server, None, staff_role="support")
+    assert not search(support, "per_00000000000000000000000000")
+
+
+@pytest.mark.parametrize("text", ["%", "_", "\\", "' or 1=1 --", "\0", "()&|!:*", "x" * 200, "!!"])
+def test_a_hostile_text_finds_nothing(shop: Shop, text: str) -> None:
+    shop.create_order(customerName="Ada")
+    agent = create_person(shop.api_server, None, staff_role="auditor")
+    assert not search(agent, text)
+
+
+def test_a_long_text_is_refused(shop: Shop) -> None:
+    agent = create_person(shop.api_server, None, staff_role="auditor")
+    for path, name in ((PATH, "q"), ("/console/payments", "query")):
+        page = agent.get(path, params={name: "x" * 201})
+        assert "Enter at most 200 characters" in page.text
+
+
+def test_the_page_says_that_there_may_be_more_matches(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = create_person(shop.api_server, None, staff_role="auditor")
+    for number in range(3):
+        shop.create_order(customerEmail=f"yvonne{number}@example.com")
+    shop.api_server.run(indexing.index_orders(shop.api_server.app.db, at_least=1))
+    for limit, number in (("_MOST_PLACES", 2), ("_CUSTOMERS_OF_MERCHANT", 2), ("_MOST_PENDING", 0)):
+        with monkeypatch.context() as patch:
+            patch.setattr(across_merchants, limit, number)
+            page = agent.get("/console/payments", params={"query": "yvonne"}).text
+        assert "There may be more matches" in page, limit
+    assert "There may be more" not in agent.get("/console/payments?query=yvonne").text
+
+
+def test_names_of_products_and_merchants_are_those_of_all_merchants(shop: Shop) -> None:
+    shop.create_product(name="Zebra's stripes")
+    for text, number in (("zebra", 1), ("zeb", 1), ("stripes zebra", 1), ("ebra", 0), ("", 0)):
+        matches = shop.api_server.tx(
+            lambda tx, text=text: product_queries.SEARCH_ALL.all(tx, text=text, limit=9)
+        )
+        assert len(matches) == number
+    rows = shop.api_server.tx(merchant_queries.ALL_NAMES.all)
+    assert shop.id in {row.id for row in rows}
