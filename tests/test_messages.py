@@ -111,7 +111,7 @@ def test_a_language_is_offered_if_its_catalogue_is_nearly_complete(
     try:
         assert languages.offered("customer") == ("en", "fr")
         assert languages.offered("merchant") == ("en", "pt-BR")
-        assert names("customer") == {"en": "English", "fr": "français"}
+        assert names("customer") == {"en": "English", "fr": "Français"}
         assert Localizer("merchant", "fr").language == "en"
     finally:
         languages.offered.cache_clear()

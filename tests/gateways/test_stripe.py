@@ -77,6 +77,7 @@ def payment_request(**changes: Any) -> PaymentRequest:
     [
         ("en", "en"),
         ("de", "de"),
+        ("pt", "pt-BR"),
         ("zh-Hans", "zh"),
         ("zh-Hant", "zh-TW"),
         ("eo", "auto"),

@@ -31,10 +31,18 @@ LANGUAGE_CASES = [
     (None, None, "en", "$9.99", "¥1,000"),
     (None, "", "en", "$9.99", "¥1,000"),
     (None, "en-GB,en;q=0.8", "en", "US$9.99", "JP¥1,000"),
-    (None, "fr-FR,fr;q=0.9", "en", "$9.99", "¥1,000"),
+    (None, "it-IT,it;q=0.9", "en", "$9.99", "¥1,000"),
+    (None, "fr-FR,fr;q=0.9", "fr", "9,99\xa0$US", "1\u202f000\xa0JPY"),
+    (None, "fr-CA", "fr", "9,99\xa0$\xa0US", "1\xa0000\xa0¥"),
+    (None, "es-ES,es;q=0.9", "es", "9,99\xa0US$", "1.000\xa0JPY"),
+    (None, "es-419", "es", "USD\xa09.99", "JPY\xa01,000"),
+    (None, "es-MX", "es", "USD\xa09.99", "JPY\xa01,000"),
+    (None, "pt-BR,pt;q=0.9", "pt", "US$\xa09,99", "JP¥\xa01.000"),
+    (None, "pt-PT", "pt", "9,99\xa0US$", "1\xa0000\xa0JP¥"),
+    (None, "ja-JP,ja;q=0.9,en;q=0.8", "ja", "$9.99", "￥1,000"),
     (None, "de-DE,de;q=0.9", "de", "9,99\xa0$", "1.000\xa0¥"),
     (None, "de-CH", "de", "$\xa09.99", "¥\xa01’000"),
-    (None, "fr, de;q=0.5", "de", "9,99\xa0$", "1.000\xa0¥"),
+    (None, "it, de;q=0.5", "de", "9,99\xa0$", "1.000\xa0¥"),
     ("de", "en-GB", "de", "9,99\xa0$", "1.000\xa0¥"),
     (None, "zh-CN,zh;q=0.9,en;q=0.8", "zh-Hans", "US$9.99", "JP¥1,000"),
     (None, "zh", "zh-Hans", "US$9.99", "JP¥1,000"),
@@ -83,7 +91,8 @@ def test_customers_but_not_merchants_have_german_texts() -> None:
     text = german.gettext("Pay {amount} to {merchant}", amount="9,99 €", merchant="A & B")
     assert text == "9,99 € an A &amp; B bezahlen"
     assert german.duration(15 * 60_000) == "15 Minuten"
-    assert names("customer")["de"] == "Deutsch"
+    own_names = names("customer")
+    assert [own_names[tag] for tag in ("de", "fr", "pt")] == ["Deutsch", "Français", "Português"]
     assert "de" not in names("merchant")
 
 
@@ -110,3 +119,11 @@ def test_a_duration_has_one_unit_and_a_time_its_zone() -> None:
     assert chinese.duration(15 * 60_000) == "15分钟"
     assert english.duration(-5) == "1 second"
     assert english.moment(1_795_233_600_000) == "November 21, 2026, 04:00 UTC"
+    assert chinese.moment(1_795_233_600_000) == "2026年11月21日 04:00 UTC"
+
+
+def test_a_currencys_code_has_a_space_before_the_number() -> None:
+    francs = Money(-999, "CHF")
+    assert Localizer("customer", "en").amount(francs) == "-CHF\xa09.99"
+    assert Localizer("customer", "ja").amount(francs) == "-CHF\xa09.99"
+    assert Localizer("customer", "fr").amount(francs) == "-9,99\xa0CHF"

@@ -420,11 +420,11 @@ def test_a_payment_of_live_mode_is_not_marked_after_a_change_to_test_mode() -> N
     assert "Test mode – no real money" not in status_page(live_payment, visit, "paid").html
 
 
-def test_chinese_fonts_are_used_only_for_chinese_pages() -> None:
-    """Apostrophes of Chinese fonts are as wide as a Chinese character and split English words."""
+def test_fonts_with_chinese_characters_are_used_only_for_chinese_and_japanese_pages() -> None:
+    """Their apostrophes are as wide as a Chinese character and split English words."""
     style = assets.ASSETS["pages.css"].body.decode()
-    chinese = re.compile("CJK|PingFang|YaHei|JhengHei")
+    wide = re.compile("CJK|PingFang|YaHei|JhengHei|Hiragino|Yu Gothic|Meiryo")
     for rule, fonts in re.findall(r"([^{}]+)\{[^{}]*?--sans:([^;]+);", style):
-        language = re.search(r":lang\((zh-Han[st])\)", rule)
-        assert bool(chinese.search(fonts)) == bool(language), rule
-    assert chinese.search(style)
+        language = re.search(r":lang\((zh-Han[st]|ja)\)", rule)
+        assert bool(wide.search(fonts)) == bool(language), rule
+    assert wide.search(style)

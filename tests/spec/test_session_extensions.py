@@ -24,6 +24,8 @@ VALID_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
     ("paymentMethods", ["PAYNOW", "ALIPAY", "ALIPAY"]),
     ("locale", "zh-Hant"),
     ("locale", "de"),
+    ("locale", "ja"),
+    ("locale", "pt"),
     ("clientReference", "r"),
     ("clientReference", "编号 " + "r" * 197),
     ("customer_name", "Ada"),

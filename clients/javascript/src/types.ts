@@ -147,7 +147,7 @@ export interface SessionBody {
    * The language of the payment page, unless the customer has chosen one. The browser's if you
    * give none.
    */
-  locale?: "de" | "en" | "zh-Hans" | "zh-Hant" | null | undefined;
+  locale?: "de" | "en" | "es" | "fr" | "ja" | "pt" | "zh-Hans" | "zh-Hant" | null | undefined;
   /**
    * Your own number of the order, 1 to 200 characters. The customer sees it, and `query` finds
    * the order by it.
@@ -199,7 +199,7 @@ export interface SessionCreated {
   /** The only methods that it can be paid by. */
   paymentMethods?: ("ALIPAY" | "BANK_TRANSFER" | "CREDIT_CARD" | "CRYPTO" | "PAYNOW" | "WECHAT_PAY" | Later)[];
   /** The language of its page. */
-  locale?: "de" | "en" | "zh-Hans" | "zh-Hant" | Later;
+  locale?: "de" | "en" | "es" | "fr" | "ja" | "pt" | "zh-Hans" | "zh-Hant" | Later;
   /** Your own number of the order. */
   clientReference?: string;
 }
@@ -230,7 +230,7 @@ export interface Session {
   /** The only methods that it can be paid by. Null: all that are on offer. */
   paymentMethods: ("ALIPAY" | "BANK_TRANSFER" | "CREDIT_CARD" | "CRYPTO" | "PAYNOW" | "WECHAT_PAY" | Later)[] | null;
   /** The language of its page. Null: that of the customer's browser. */
-  locale: "de" | "en" | "zh-Hans" | "zh-Hant" | Later | null;
+  locale: "de" | "en" | "es" | "fr" | "ja" | "pt" | "zh-Hans" | "zh-Hant" | Later | null;
   /** Your own number of the order. Null if you gave none. */
   clientReference: string | null;
   /** The order of this session. Read it to learn whether it is paid. */
@@ -257,7 +257,7 @@ export interface LinkBody {
   /** The only methods that its sessions can be paid by. */
   paymentMethods?: readonly ("ALIPAY" | "BANK_TRANSFER" | "CREDIT_CARD" | "CRYPTO" | "PAYNOW" | "WECHAT_PAY")[] | null | undefined;
   /** The language of its pages, unless the customer has chosen one. */
-  locale?: "de" | "en" | "zh-Hans" | "zh-Hant" | null | undefined;
+  locale?: "de" | "en" | "es" | "fr" | "ja" | "pt" | "zh-Hans" | "zh-Hant" | null | undefined;
   /** Your own number of all its orders, such as an invoice's: 1 to 200 characters. */
   clientReference?: string | null | undefined;
   /** Keys and values of your own, for each of its sessions and orders. */
@@ -318,7 +318,7 @@ export interface PaymentLink {
   /** The only methods that its sessions can be paid by. Null: all on offer. */
   paymentMethods: ("ALIPAY" | "BANK_TRANSFER" | "CREDIT_CARD" | "CRYPTO" | "PAYNOW" | "WECHAT_PAY" | Later)[] | null;
   /** The language of its pages. Null: the browser's. */
-  locale: "de" | "en" | "zh-Hans" | "zh-Hant" | Later | null;
+  locale: "de" | "en" | "es" | "fr" | "ja" | "pt" | "zh-Hans" | "zh-Hant" | Later | null;
   /** Your own number of its orders. Null if you gave none. */
   clientReference: string | null;
   /** Your own keys and values, exactly as you sent them. */

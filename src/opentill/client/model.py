@@ -63,7 +63,7 @@ class NewCheckout(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     created_at: int
     quantity: int = 1
     payment_methods: list[str] | None = None
-    locale: str | None = None  # one of de, en, zh-Hans, zh-Hant
+    locale: str | None = None  # one of de, en, es, fr, ja, pt, zh-Hans, zh-Hant
     client_reference: str | None = None
 
 
@@ -110,7 +110,7 @@ class PaymentLink(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     sales: list[PaymentLinkSales]
     success_url: str | None = None
     payment_methods: list[str] | None = None
-    locale: str | None = None  # one of de, en, zh-Hans, zh-Hant
+    locale: str | None = None  # one of de, en, es, fr, ja, pt, zh-Hans, zh-Hant
     client_reference: str | None = None
     metadata: Metadata
     created_at: int

@@ -52,7 +52,7 @@ CheckoutStatus = Literal["COMPLETE", "EXPIRED", "OPEN"]
 DeliveryStatus = Literal["FAILED", "PENDING", "SUCCEEDED"]
 DisputeStatus = Literal["LOST", "OPEN", "RECOVERED", "WON"]
 EndpointStatus = Literal["DISABLED", "ENABLED"]
-Locale = Literal["de", "en", "zh-Hans", "zh-Hant"]
+Locale = Literal["de", "en", "es", "fr", "ja", "pt", "zh-Hans", "zh-Hant"]
 OrderStatus = Literal[
     "CHARGEBACK",
     "CLOSED",

@@ -16,7 +16,7 @@ _DECIMALS: Final[dict[str, int]] = {
     **dict.fromkeys(_THREE.split(), 3),
 }
 
-
+_ADJACENT_CODE: Final = re.compile(r"[^\W\d_](?=\d)")  # the last letter before a digit
 _TEXT: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,3})?", re.ASCII)
 
 
@@ -30,7 +30,9 @@ def show(minor: int, currency: str, language: str) -> str:
     pattern = copy.copy(locale.currency_formats["standard"])
     pattern.frac_prec = (decimals, decimals)
     amount = Decimal(minor).scaleb(-decimals)
-    return str(pattern.apply(amount, locale, currency=currency, currency_digits=False))
+    text = str(pattern.apply(amount, locale, currency=currency, currency_digits=False))
+    # CLDR separates a code such as USD from its number by a space, which Babel leaves out.
+    return _ADJACENT_CODE.sub("\\g<0>\N{NO-BREAK SPACE}", text)
 
 
 def decimal(minor: int, currency: str) -> str:

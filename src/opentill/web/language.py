@@ -8,14 +8,15 @@ The choice is remembered in a cookie that contains only the language (decision 0
 if ``?lang=`` changes the language, because the site's own links contain the present one.
 """
 
+import re
 from collections.abc import Callable, Mapping
-from datetime import date, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import cache, lru_cache
 from typing import Final, cast
 
 from babel import Locale, localedata
-from babel.dates import format_date, format_skeleton, format_timedelta
+from babel.dates import format_date, format_skeleton, format_timedelta, get_datetime_format
 from babel.numbers import (
     NumberPattern,
     format_decimal,
@@ -41,6 +42,7 @@ _REGIONS: Final[dict[Language, frozenset[str]]] = {
     "zh-Hant": frozenset({"TW", "HK", "MO"}),
 }
 _LONGEST_HEADER: Final = 500
+_ADJACENT_CODE: Final = re.compile(r"[^\W\d_](?=\d)")  # the last letter before a digit
 COOKIE: Final = "opentill_language"
 _A_YEAR_S: Final = 365 * 86_400
 
@@ -49,7 +51,7 @@ class Localizer:
     """A language with the conventions of a region; immutable. ``choose`` creates it."""
 
     def __init__(self, area: Area, language: Language, region: str | None = None) -> None:
-        """``region`` is an ISO 3166 code, or None.
+        """``region`` is an ISO 3166 or UN M.49 code (``CA``, ``419``), or None.
 
         A language that the area does not have becomes English.
         """
@@ -118,12 +120,17 @@ class Localizer:
     def moment_in(self, time_ms: int, zone: tzinfo) -> str:
         """Format a time to the minute in a time zone, which the page names."""
         time = times.moment(time_ms, zone)
-        return f"{format_date(time, 'medium', locale=self._locale)}, {time:%H:%M}"
+        return self._moment(format_date(time, "medium", locale=self._locale), time)
 
     def moment(self, time_ms: int) -> str:
         """Format a time to the minute in UTC."""
         time = times.moment(time_ms)
-        return f"{format_date(time, 'long', locale=self._locale)}, {time:%H:%M} UTC"
+        return f"{self._moment(format_date(time, 'long', locale=self._locale), time)} UTC"
+
+    def _moment(self, day: str, time: datetime) -> str:
+        """Append a time of day as the language does: with a comma, in Chinese without."""
+        pattern = str(get_datetime_format("medium", locale=self._locale))
+        return pattern.format(f"{time:%H:%M}", day)
 
     def duration(self, length_ms: int) -> str:
         """Format a duration in one unit: ``24 hours``, ``15 minutes``."""
@@ -167,7 +174,8 @@ def names(area: Area) -> Mapping[Language, str]:
 def _own_name(language: Language) -> str:
     locale = Locale.parse(language.replace("-", "_"))
     own_names = cast("Mapping[str, str]", locale.languages)
-    return own_names.get(str(locale)) or locale.get_display_name() or language
+    name = own_names.get(str(locale)) or locale.get_display_name() or language
+    return name[:1].upper() + name[1:]  # CLDR has names as they are within a sentence
 
 
 def cookie_language(area: Area, headers: Mapping[bytes, bytes]) -> Language | None:
@@ -224,7 +232,8 @@ def _match(area: Area, tag: str) -> tuple[Language | None, str | None]:
 def _regions(language: Language) -> frozenset[str]:
     prefix = language.replace("-", "_") + "_"
     suffixes = {name.removeprefix(prefix) for name in localedata.locale_identifiers()}
-    return _REGIONS.get(language) or frozenset(suffix for suffix in suffixes if suffix.isupper())
+    regions = {suffix for suffix in suffixes if suffix.isupper() or suffix.isdigit()}
+    return _REGIONS.get(language) or frozenset(regions)
 
 
 @lru_cache
@@ -246,7 +255,9 @@ def _amount(locale: Locale, minor: int, currency: str) -> str:
     decimals = exponent(currency)
     pattern = _pattern(locale, decimals)
     number = Decimal(minor).scaleb(-decimals)
-    return str(pattern.apply(number, locale, currency=currency, currency_digits=False))
+    text = str(pattern.apply(number, locale, currency=currency, currency_digits=False))
+    # CLDR separates a code such as USD from its number by a space, which Babel leaves out.
+    return _ADJACENT_CODE.sub("\\g<0>\N{NO-BREAK SPACE}", text)
 
 
 @lru_cache

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _MIN_LIFETIME_MS: Final = 31 * 60_000
 _MAX_LIFETIME_MS: Final = 24 * 3_600_000 - 60_000
 # Our language tags that Stripe writes differently, and the tags that Stripe supports.
-_RENAMED: Final = {"zh-Hans": "zh", "zh-Hant": "zh-TW"}
+_RENAMED: Final = {"pt": "pt-BR", "zh-Hans": "zh", "zh-Hant": "zh-TW"}
 _LOCALES: Final = frozenset({
     "bg", "cs", "da", "de", "el", "en", "es", "et", "fi", "fil", "fr", "hr", "hu", "id", "it", "ja",
     "ko", "lt", "lv", "ms", "mt", "nb", "nl", "pl", "pt", "pt-BR", "ro", "ru", "sk", "sl", "sv",
