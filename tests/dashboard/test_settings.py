@@ -197,6 +197,21 @@ def test_each_version_of_a_logo_has_its_own_url(shop: Shop) -> None:
     assert "shop-logo" not in read_payment_page(shop, session).text
 
 
+def test_the_colour_can_be_previewed_without_script_and_without_saving(shop: Shop) -> None:
+    ada = create_person(shop.api_server, shop.id, "owner")
+    page = read_page(ada, shop)
+    assert accent.address("#0d5c49", "svg").replace("&", "&amp;") in page
+    shown = ada.post(path_of(shop, "/preview"), FORM | {"display_name": "Half"})
+    assert shown.status_code == 200
+    assert f'src="{accent.address("#ffff00", "svg")}"' in shown.text
+    assert 'value="Half"' in shown.text
+    assert "In the light design it is shown as #999900" in shown.text
+    assert "Half" not in read_page(ada, shop)
+    refusal = ada.post(path_of(shop, "/preview"), FORM | {"accent_color": "green"})
+    assert refusal.status_code == 400
+    assert 'id="accent_color-error"' in refusal.text
+
+
 SELLER = {
     "legal_name": "Quay Press GmbH",
     "legal_address": "Quay 1\r\n28195 Bremen\r\n",

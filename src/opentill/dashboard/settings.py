@@ -23,7 +23,6 @@ from opentill.merchants import (
     MAX_LOGO_BYTES,
     PROFILE_FIELDS,
     SELLER_FIELDS,
-    Merchant,
 )
 from opentill.portal import render
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -31,6 +30,7 @@ from opentill.portal.request import PageRequest
 from opentill.web import accent
 from opentill.web.translations import N_
 
+_DEFAULT_COLOR: Final = "#0d5c49"  # of pages without an accent colour
 _REASON: Final = "on the page of the settings"
 # These names of the tz database are not time zones.
 _NO_ZONES: Final = ("Factory", "localtime", "posixrules")
@@ -69,6 +69,8 @@ async def _page(
     stored = {field: str(getattr(merchant, field) or "") for field in PROFILE_FIELDS}
     stored["tax_rate"] = _percent(merchant.tax_rate)
     is_stale = errors is not None and errors.get("profile") == _STALE
+    chosen_color = _valid_color(entries) or merchant.accent_color
+    color = chosen_color or _DEFAULT_COLOR
     return render.page(
         request,
         "settings.html",
@@ -77,20 +79,27 @@ async def _page(
         values=stored if entries is None else {**stored, **entries},
         stored=stored if is_stale else {},
         version=merchants.version_of(merchant),
-        adjusted=_adjusted(merchant),
-        preview=merchant.accent_color
-        and request.base + accent.address(merchant.accent_color, "svg"),
+        adjusted=_adjusted(chosen_color) if chosen_color else [],
+        preview=request.base + accent.address(color, "svg"),
+        preview_path=request.base + accent.address("#000000", "svg"),
+        preview_color=color,
         logo=merchant.logo_path and request.base + merchant.logo_path,
         zones=_zones(),
         errors=errors or {},
+        scripts=request.access.may("settings.manage"),
     )
 
 
-def _adjusted(merchant: Merchant) -> list[tuple[str, str]]:
-    """Return the note and the adjusted colour of each scheme that adjusts the accent colour."""
-    color = merchant.accent_color
-    if color is None:
-        return []
+def _valid_color(entries: dict[str, str] | None) -> str | None:
+    """Return the colour that was entered, None if there is none or it is invalid."""
+    try:
+        return merchants.check_profile("accent_color", (entries or {}).get("accent_color"))
+    except Invalid:
+        return None
+
+
+def _adjusted(color: str) -> list[tuple[str, str]]:
+    """Return the note and the adjusted colour of each scheme that adjusts a colour."""
     schemes: tuple[accent.Scheme, ...] = ("light", "dark")
     grounds = [(scheme, accent.shade(color, scheme).ground) for scheme in schemes]
     return [(ACCENT_NOTE[scheme], ground) for scheme, ground in grounds if ground != color]
@@ -114,6 +123,16 @@ def _rate(percent: str) -> str:
 async def save(request: PageRequest) -> Response:
     """Change what customers see, and the time zone."""
     return await _save(request, CUSTOMER_FIELDS)
+
+
+async def preview(request: PageRequest) -> Response:
+    """Show the form again with the preview of the colour that was entered, and save nothing."""
+    form = await request.form()
+    entries = {field: form.get(field, "") for field in CUSTOMER_FIELDS}
+    errors: dict[str, str] = {}
+    if entries["accent_color"].strip() and _valid_color(entries) is None:
+        errors["accent_color"] = PROFILE_ERROR["accent_color"]
+    return await _page(request, 400 if errors else 200, errors, entries)
 
 
 async def save_seller(request: PageRequest) -> Response:
@@ -202,6 +221,7 @@ _PLACE: Final = f"{DASHBOARD_PATH}/settings"
 pages: Final = (
     Page("GET", _PLACE, "settings.read", show, menu=N_("Settings"), group="settings"),
     Page("POST", f"{_PLACE}/profile", "settings.manage", save),
+    Page("POST", f"{_PLACE}/preview", "settings.manage", preview),
     Page("POST", f"{_PLACE}/seller", "settings.manage", save_seller),
     Page("POST", f"{_PLACE}/logo", "settings.manage", save_logo, files=MAX_LOGO_BYTES),
     Page("POST", f"{_PLACE}/logo/remove", "settings.manage", remove_logo),
