@@ -80,7 +80,7 @@ async def test_a_session_can_be_opened_and_ended_without_scripts(
     await page.get_by_role("button", name="Open the session").click()
     link = await page.get_by_role("textbox", name="Payment link").input_value()
     await page.goto(f"{owner.home}/")
-    await page.get_by_role("link", name="Have it paid").click()
+    await page.get_by_role("link", name="Receive your first payment").click()
     assert await page.get_by_role("textbox", name="Payment link").input_value() == link
     await page.goto(link)
     assert await page.get_by_text("Green tea, 100 g").first.is_visible()

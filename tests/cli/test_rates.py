@@ -46,6 +46,8 @@ def test_a_rate_is_set_from_a_date(opentill: Commands) -> None:
     assert now["validFrom"] > start
     (listed,) = opentill.json("rates", "list")
     assert listed["rate"] == "1.09"
+    subjects = [row["subject"] for row in opentill.json("audit", "list")]
+    assert "EUR USD 1.08 from 2024-01-26T00:00:00.000Z" in subjects
 
 
 REFUSED = (

@@ -1,6 +1,7 @@
 """Payments of all merchants in the console: the search, a payment's page, and actions of staff."""
 
 import re
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -127,6 +128,17 @@ def test_the_page_shows_the_merchants_view_marked_for_staff_and_records_the_visi
     assert support.post(f"{PATH}/{order['id']}/confirm", REASON).status_code == 403
     missing = auditor.get(f"{PATH}/order_0000000000000000000000000a")
     assert (missing.status_code, heading_of(missing)) == (404, "We cannot find this page")
+
+
+def test_times_in_the_console_are_in_utc_also_on_the_page_of_a_payment(shop: Shop) -> None:
+    shop.api_server.sql("update merchants set time_zone = 'Asia/Kathmandu' where id = $1", shop.id)
+    order = shop.create_paid_order()
+    staff = create_staff(shop, "support")
+    page = staff.get(f"{PATH}/{order['id']}").text
+    assert "Days and times are those of UTC." in page
+    paid_at = datetime.fromtimestamp(order["paidAt"] / 1000, UTC)
+    assert f"{paid_at:%H:%M}</time>" in page
+    assert "Asia/Kathmandu" not in page
 
 
 def test_a_payment_is_confirmed_once_with_a_reason(shop: Shop) -> None:

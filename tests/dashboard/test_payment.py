@@ -508,6 +508,22 @@ def test_a_form_resends_an_event_unless_it_is_stale(shop: Shop, clock: Any) -> N
     assert "This endpoint is disabled" in text_of(disabled)
 
 
+def test_the_timeline_offers_no_event_to_an_endpoint_that_was_created_later(shop: Shop) -> None:
+    order = shop.create_paid_order()
+    endpoint = shop.create_endpoint()
+    shop.api_server.sql(
+        "update webhook_endpoints set created_at = created_at + 1000 where id = $1", endpoint["id"]
+    )
+    developer = create_person(shop.api_server, shop.id, "developer")
+    page = developer.get(page_path(shop, order["id"])).text
+    assert "No endpoint was notified of it." in page
+    assert endpoint["url"] not in page
+    (event,) = shop.data("GET", "/v1/events", params={"type": "order.paid"})["items"]
+    page = developer.get(f"/dashboard/{shop.id}/developers/events/{event['id']}").text
+    assert "Created after this event" in page
+    assert "Not sent" not in page
+
+
 def test_a_refund_above_the_setting_needs_a_step_up(
     shop: Shop, clock: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

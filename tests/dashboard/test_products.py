@@ -53,12 +53,14 @@ def test_submitting_a_form_concurrently_adds_one_product(shop: Shop) -> None:
     assert {response.status_code for response in responses} == {303}
     (path,) = {response.headers["location"] for response in responses}
     (product,) = shop.data("GET", "/v1/products")["items"]
-    assert path == path_of(shop, product["id"])
+    assert path == f"{path_of(shop, product['id'])}?done=added"
     assert product["description"] == "Loose leaf.\nGreen."
     assert {name: product[name] for name in ("name", "price", "currency", "image")} == {
         name: TEA[name] for name in ("name", "price", "currency", "image")
     }
-    assert heading_of(owner.get(path)) == TEA["name"]
+    page = owner.get(path)
+    assert heading_of(page) == TEA["name"]
+    assert "The product has been added." in page.text
     who = f"{owner.email} ({owner.person_id})"
     assert audit_rows(shop, "products add") == [("products add", who, product["id"])]
 
@@ -110,7 +112,7 @@ def test_decimals_in_a_currency_without_decimals_are_refused(shop: Shop) -> None
     assert "This currency has no decimals" in owner.post(path_of(shop), form).text
     created = owner.post(path_of(shop), form | {"price": "1050"})
     page = owner.get(created.headers["location"])
-    assert "1,050 XPF" in text_of(page)
+    assert "CFPF1,050" in text_of(page)
     assert 'value="1050"' in page.text
     assert "there is no exchange rate from XPF to USD" in page.text
 

@@ -52,8 +52,8 @@ async def open_gateway_test(
     """Open a session of 30 minutes whose payment goes through a gateway, and record the actor.
 
     The session is not pinned to the gateway, which must be the preferred one for this method and
-    currency now. Raises NotFound, Invalid (on ``item`` if there is no exchange rate), NotPreferred,
-    and NotPermitted like ``open_session``.
+    currency now. Raises NotFound, Invalid (on ``item.currency`` if there is no exchange rate),
+    NotPreferred, and NotPermitted like ``open_session``.
     """
     await merchants.find(tx, merchant_id)
     method = _method(gateways, test)

@@ -206,11 +206,12 @@ async def _links(settings: Settings, merchant_id: str) -> list[tuple[str, str]]:
 async def _set_rates(tx: "Tx", actor: "Actor", now: int) -> None:
     """Set example exchange rates, so that products can be sold in other currencies."""
     from opentill import merchants, rates
+    from opentill.http.csvfile import format_utc
 
     for base, rate in RATES.items():
         if await rates.find_newest(tx, base, "USD", now) is None:
             await rates.put(tx, base, "USD", rate, now)
-            subject = f"{base} USD {rate} from {now}"
+            subject = f"{base} USD {rate} from {format_utc(now)}"
             await merchants.record_audit(tx, actor, "rates set", "", subject, now)
 
 

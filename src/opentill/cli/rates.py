@@ -41,6 +41,7 @@ def set_(
     from opentill import merchants, rates
     from opentill.core import money
     from opentill.db.database import Tx
+    from opentill.http.csvfile import format_utc
 
     value = inputs.rate("rate", rate)
     valid_from = inputs.moment("from", since)
@@ -50,7 +51,7 @@ def set_(
     async def work(tx: Tx, now: int) -> dict[str, object]:
         rate = await rates.put(tx, base, quote, value, now if valid_from is None else valid_from)
         text = money.rate_text(rate.rate)
-        subject = f"{base} {quote} {text} from {rate.valid_from}"
+        subject = f"{base} {quote} {text} from {format_utc(rate.valid_from)}"
         await merchants.record_audit(tx, actor, "rates set", "", subject, now)
         return {"base": base, "quote": quote, "rate": text, "validFrom": rate.valid_from}
 

@@ -13,6 +13,7 @@ from opentill.console import payment_actions, payment_refund
 from opentill.console.labels import GIVE_A_REASON_255
 from opentill.console.payment_actions import ACTIONS, Action, ActionCall
 from opentill.console.payments import PLACE
+from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
 from opentill.db.database import Tx
@@ -58,7 +59,7 @@ async def _read(request: PageRequest) -> Payment:
     """Read the payment in the path and record the visit in the audit log. Raises NotFound."""
     app, order_id, merchant_id = request.app, request.ids["order"], await _merchant_of(request)
     access = await people.visit(app.db, request.login, merchant_id, request.now)
-    return await payment_details.read(app, access, order_id)
+    return await payment_details.read(app, access, order_id, ZONE)
 
 
 async def _page(

@@ -12,6 +12,7 @@ from opentill.core import money
 from opentill.core.errors import Invalid, KeyReused, PayloadTooLarge
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
+from opentill.http.csvfile import format_utc
 from opentill.portal import form_ids, lists, render
 from opentill.portal.lists import Pager
 from opentill.portal.model import CONSOLE_PATH, Page
@@ -86,7 +87,9 @@ async def set_rate(request: PageRequest) -> Response:
 
     async def work(tx: Tx) -> str:
         stored = await rates.put(tx, base, quote, rate, request.now)
-        subject = f"{base} {quote} {money.rate_text(stored.rate)} from {stored.valid_from}"
+        subject = (
+            f"{base} {quote} {money.rate_text(stored.rate)} from {format_utc(stored.valid_from)}"
+        )
         await merchants.record_audit(tx, actor, "rates set", "", subject, request.now)
         return new_id("mov")  # a rate has no id, but ``run_once`` stores one
 

@@ -126,7 +126,9 @@ async def _tasks_before_first_payment(
             "/products" if product is None else f"/products/{product.id}",
         ),
         Todo(
-            N_("Have it paid"), 0, f"/sessions/{unpaid[0].checkout_id}" if unpaid else "/sessions"
+            N_("Receive your first payment"),
+            0,
+            f"/sessions/{unpaid[0].checkout_id}" if unpaid else "/sessions",
         ),
     ]
     shop: list[Todo] = []

@@ -287,6 +287,7 @@ PERIOD: Final = {
     "30": N_("Last 30 days"),
 }
 PRODUCT_RESULT: Final = {
+    "added": N_("The product has been added."),
     "saved": N_("The product is saved."),
     "archived": N_("The product is archived. No new session can be opened for it."),
 }

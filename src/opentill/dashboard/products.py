@@ -165,7 +165,7 @@ async def create(request: PageRequest) -> Response:
         return await _list(request, 422, {"add": form_ids.FORM_REUSED}, entries)
     except Invalid as problem:
         return await _list(request, 400, _error(problem, entries), entries)
-    return page_helpers.redirect(request, "products", product_id)
+    return page_helpers.redirect(request, "products", product_id, done="added")
 
 
 async def show_one(request: PageRequest) -> Response:

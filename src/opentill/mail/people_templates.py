@@ -163,8 +163,8 @@ def reset(_content: PasswordResetContent, context: MessageContext) -> Message:
                 )
                 if context.secret
                 else N_(
-                    "Whoever runs the payments has made a link for that, which still works: "
-                    "follow that one. If you do not have it, ask them for another."
+                    "Our team has already created a link for you, and it is still valid. Use that "
+                    "link, or ask us for a new one if you do not have it."
                 )
             ),
         ],

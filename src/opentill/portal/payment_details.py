@@ -68,6 +68,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: list[Endpoint]
     notes: list[OrderNote]
     notice: Notice | None  # the notification of an Epay order; None for other orders
+    zone: ZoneInfo  # the time zone of the page
 
     @property
     def card(self) -> str:
@@ -76,11 +77,6 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
         attempt = next((one for one in self.attempts if one.id == order.paid_attempt_id), None)
         card = attempt and orders.card_of_attempt(attempt)
         return orders.format_card(card) if card else ""
-
-    @property
-    def zone(self) -> ZoneInfo:
-        """The time zone of the page."""
-        return ZoneInfo(self.merchant.time_zone)
 
     @property
     def left_minor(self) -> int:
@@ -108,8 +104,11 @@ def amount_formatter(localizer: Localizer) -> Callable[[int, str], str]:
     return format_amount
 
 
-async def read(app: App, access: Access, order_id: str) -> Payment:
-    """Read the parts of a payment that the person may see. Raises NotFound."""
+async def read(app: App, access: Access, order_id: str, zone: ZoneInfo | None = None) -> Payment:
+    """Read the parts of a payment that the person may see. Raises NotFound.
+
+    ``zone`` is the time zone of the page; None: the merchant's.
+    """
     merchant_id, settings = access.merchant_id, app.settings
     async with app.db.snapshot() as tx:
         order = await orders.find(tx, merchant_id, order_id)
@@ -118,8 +117,9 @@ async def read(app: App, access: Access, order_id: str) -> Payment:
         history = await orders.history(tx, merchant_id, order_id)
         order_disputes = await disputes.list_for_order(tx, merchant_id, order_id)
         events, deliveries, endpoints = await _events(tx, settings, access, order_id, history)
+        merchant = await merchants.find(tx, merchant_id)
         return Payment(
-            merchant=await merchants.find(tx, merchant_id),
+            merchant=merchant,
             order=await orders.with_livemode(tx, order, deployment=settings.livemode),
             session=await checkouts.find(tx, merchant_id, order.checkout_id),
             attempts=await orders.attempts(tx, merchant_id, order_id),
@@ -133,6 +133,7 @@ async def read(app: App, access: Access, order_id: str) -> Payment:
             endpoints=endpoints,
             notes=await orders.notes_of(tx, order),
             notice=await _notice(tx, access, order),
+            zone=zone or ZoneInfo(merchant.time_zone),
         )
 
 

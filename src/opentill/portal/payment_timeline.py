@@ -314,7 +314,7 @@ class Timeline:
                 at=event.created_at,
                 sentence=self._gettext("Event {type}", type=event.type),
                 event=event,
-                sent=tuple(self._sent(deliveries[event.id])),
+                sent=tuple(self._sent(event, deliveries[event.id])),
             )
 
     def _notice(self) -> Iterator[Item]:
@@ -343,14 +343,15 @@ class Timeline:
                 sentence = self._gettext("Note of {who}", who=note.who.partition(" (")[0])
             yield Item(at=note.at, sentence=sentence, note=note.note)
 
-    def _sent(self, deliveries: list[EventDelivery]) -> Iterator[Sent]:
-        """Yield an event's deliveries, and the other endpoints to which it can be sent."""
+    def _sent(self, event: OrderEvent, deliveries: list[EventDelivery]) -> Iterator[Sent]:
+        """Yield an event's deliveries, and the other endpoints that existed at its time."""
         enabled = {one.id: one.url for one in self._payment.endpoints if one.status == "ENABLED"}
         for delivery in deliveries:
             endpoint_id, url = delivery.endpoint_id, delivery.url
             again = endpoint_id in enabled and delivery.status != "PENDING"
             yield Sent(endpoint_id=endpoint_id, url=url, delivery=delivery, again=again)
         sent = {delivery.endpoint_id for delivery in deliveries}
-        for endpoint_id, url in enabled.items():
-            if endpoint_id not in sent:
-                yield Sent(endpoint_id=endpoint_id, url=url, delivery=None, again=True)
+        for endpoint in self._payment.endpoints:
+            is_older = endpoint.created_at <= event.created_at
+            if is_older and endpoint.id in enabled and endpoint.id not in sent:
+                yield Sent(endpoint_id=endpoint.id, url=endpoint.url, delivery=None, again=True)

@@ -33,7 +33,11 @@ class ListedRate(Rate, frozen=True, kw_only=True):
 
 
 class MissingRate(msgspec.Struct, frozen=True, kw_only=True):
-    """A missing rate: without it no session opens (``opening``), or no refund is accepted."""
+    """A rate that products or merchants need and that is not stored.
+
+    ``opening``: sessions need it, and it must be valid. Otherwise only refunds need it, which are
+    shown in USD with a rate of any age.
+    """
 
     base: str
     quote: str

@@ -92,8 +92,8 @@ CURRENT = Query(
 _NEEDED_RATE: Final = LOOKUP_SQL.format(
     base="wanted.base", quote="wanted.quote", at=":at::bigint", oldest=":oldest::bigint"
 )
-# The rates that existing merchants and products need at `:at` and lack. Opening a session needs a
-# valid rate (see `oldest` above); a refund is shown in USD with a rate of any age.
+# The missing rates of existing merchants and products at `:at`. `:oldest` bounds the age of a valid
+# rate (see above).
 MISSING = Query(
     MissingRate,
     f"""

@@ -42,7 +42,7 @@ def sheet_of(receipt: Receipt, reader: Reader) -> Sheet:
         return localizer.gettext(message, **values).unescape()
 
     def amount(money: Money) -> str:
-        return f"{localizer.amount(money)} {money.currency}"
+        return localizer.amount_with_code(money)
 
     zones = list(dict.fromkeys(reader.zones))
     day = localizer.moment_in(receipt.paid_at, zones[0]).rpartition(",")[0]

@@ -47,6 +47,10 @@ COOKIE: Final = "opentill_language"
 _A_YEAR_S: Final = 365 * 86_400
 
 
+# A sign of several currencies, alone: ``$`` but not ``A$``, ``¥`` but not ``CN¥``.
+_SHARED_SIGN: Final = re.compile(r"(?<![A-Z])[$¥￥]|\bkr\b")
+
+
 class Localizer:
     """A language with the conventions of a region; immutable. ``choose`` creates it."""
 
@@ -92,6 +96,18 @@ class Localizer:
     def amount(self, money: Money) -> str:
         """Format an amount with the decimals of ISO 4217: ``$9.99``, ``¥1,000``."""
         return _amount(self._locale, money.minor, money.currency)
+
+    def amount_with_code(self, money: Money) -> str:
+        """Format an amount, with the currency's code after a sign that several currencies use.
+
+        ``$9.99 USD``, ``¥1,000 JPY``, ``€39.00``.
+        """
+        amount = self.amount(money)
+        return f"{amount} {money.currency}" if self.has_shared_sign(money) else amount
+
+    def has_shared_sign(self, money: Money) -> bool:
+        """Whether an amount's sign is that of several currencies, such as ``$``."""
+        return _SHARED_SIGN.search(self.amount(money)) is not None
 
     def number(self, number: int) -> str:
         """Format an integer: ``1,234``."""

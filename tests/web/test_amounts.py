@@ -1,0 +1,37 @@
+"""Amounts on pages: the currency's sign, and its code where the sign alone is ambiguous."""
+
+import pytest
+
+from opentill.core.money import Money
+from opentill.web.language import Localizer
+
+
+@pytest.mark.parametrize(
+    ("language", "money", "text"),
+    [
+        ("en", Money(999, "USD"), "$9.99 USD"),
+        ("en", Money(3900, "EUR"), "€39.00"),
+        ("en", Money(3900, "GBP"), "£39.00"),
+        ("en", Money(1000, "JPY"), "¥1,000 JPY"),
+        ("en", Money(1000, "CNY"), "CN¥10.00"),
+        ("en", Money(1000, "CHF"), "CHF10.00"),
+        ("zh-Hans", Money(1000, "CNY"), "¥10.00 CNY"),
+        ("zh-Hans", Money(999, "USD"), "US$9.99"),
+        ("zh-Hant", Money(1000, "TWD"), "$10.00 TWD"),
+    ],
+)
+def test_an_amount_has_its_code_only_after_a_sign_of_several_currencies(
+    language: str, money: Money, text: str
+) -> None:
+    assert Localizer("merchant", language).amount_with_code(money) == text
+
+
+@pytest.mark.parametrize("language", ["en", "zh-Hans", "zh-Hant"])
+def test_amounts_numbers_and_percentages_have_the_same_minus_sign(language: str) -> None:
+    localizer = Localizer("merchant", language)
+    texts = (
+        localizer.amount(Money(-250, "USD")),
+        localizer.number(-3),
+        localizer.percent(-0.829),
+    )
+    assert {text[0] for text in texts} == {"-"}
