@@ -4,17 +4,20 @@ import gzip
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from html import unescape
 from typing import Any, Final
 
 import msgspec
 import pytest
 
 from opentill import app
+from opentill.core.errors import NotFound
 from opentill.core.settings import Settings
 from opentill.http import responses
 from opentill.reference.book import GUIDES, Book
 from opentill.reference.chapters import CHAPTERS
 from opentill.reference.document import Document
+from opentill.reference.highlighting import highlight
 from pages.test_render import Reader
 
 SETTINGS: Final = Settings(public_url="https://pay.example/till")
@@ -96,6 +99,41 @@ def test_a_sample_event_has_the_fields_of_its_type(type_: str) -> None:
     assert not moments or event["created_at"] in moments
 
 
+def test_highlighting_changes_no_character_of_a_sample() -> None:
+    document = Document(DOCUMENT)
+    samples = [
+        (sample.text, sample.language)
+        for group in document.groups
+        for operation in document.operations(group)
+        for sample in operation.samples
+    ]
+    assert {language for _, language in samples} == {"curl", "Python", "JavaScript"}
+    for text, language in [*samples, ('\n{"a": "<b>", "c": [1.5, null]}\n\n', "json"), ("<&", "")]:
+        html = highlight(text, language)
+        assert unescape(re.sub(r"</?span[^>]*>", "", html)) == text
+    assert '<span class="code-string">&#34;' in highlight('["a"]', "json")
+    assert "span" not in highlight('["a"]', "unknown")
+
+
+def test_every_page_is_markdown_too_and_listed_for_programs(book: Book) -> None:
+    listed = gzip.decompress(book.page("llms.txt").compressed).decode()
+    for path in filter(None, _paths()):
+        page = book.page(f"{path}.md")
+        assert page.media_type == "text/markdown"
+        text = gzip.decompress(page.compressed).decode()
+        assert text.startswith("# ")
+        assert not re.search(r"</?(p|div|span|code)\b", text), path
+        assert f"(https://pay.example/till/docs/{path}.md)" in listed
+        assert f'type="text/markdown" href="/till/docs/{path}.md"' in html_of(book, path)
+    orders = gzip.decompress(book.page("orders.md").compressed).decode()
+    assert "`GET /v1/orders/{id}` – API key" in orders
+    assert "client.orders.get(" in orders
+    assert book.page("index.md").compressed == book.page("llms.txt").compressed
+    for path in ("nothing.md", "guides/nothing.md", "search.md"):
+        with pytest.raises(NotFound):
+            book.page(path)
+
+
 def _paths() -> Iterator[str]:
     yield ""
     yield from (GUIDES + chapter.name for chapter in CHAPTERS)
@@ -132,12 +170,16 @@ def test_every_event_type_has_an_example_body_and_no_samples(pages: dict[str, Re
 
 
 def test_every_link_has_an_existing_page_and_anchor(pages: dict[str, Reader]) -> None:
-    other_addresses = {"", "/till/openapi.json", "https://www.standardwebhooks.com"}
+    other_addresses = {
+        "", "/till/openapi.json", "/till/llms.txt", "https://www.standardwebhooks.com"
+    }  # fmt: skip
     for path, page in pages.items():
         for attrs in page.all("a"):
             address, _, anchor = (attrs["href"] or "").partition("#")
             target = address.removeprefix("/till/docs").strip("/")
             if address in other_addresses and (address or not anchor):
+                continue
+            if address == f"/till/docs/{path or 'index'}.md":
                 continue
             assert not address or address.startswith("/till/docs"), f"{path}: {address}"
             target_page = pages[target if address else path]
@@ -166,6 +208,7 @@ def test_pages_have_unique_ids_and_no_inline_script_or_style(
         assert len(scripts) == 1, path
         assert {attrs.get("href", "").partition("?")[0] for attrs in page.all("link")} == {
             "/till/static/favicon.svg", "/till/static/reference.css",
+            f"/till/docs/{path or 'index'}.md",
         }  # fmt: skip
 
 

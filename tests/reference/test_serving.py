@@ -26,6 +26,15 @@ def test_a_page_can_be_compressed_and_revalidated_by_etag(api_server: ApiServer,
     assert get(path, headers={"if-none-match": '"other"'}).status_code == 200
 
 
+def test_the_list_of_pages_for_programs_is_served_as_markdown(api_server: ApiServer) -> None:
+    for path in ("/llms.txt", "/docs/index.md", "/docs/orders.md", "/docs/guides/errors.md"):
+        response = api_server.http.get(path)
+        assert response.status_code == 200
+        assert response.headers["content-type"] == "text/markdown; charset=utf-8"
+        assert response.text.startswith("# ")
+    assert api_server.http.get("/docs/nothing.md").status_code == 404
+
+
 def test_the_content_security_policy_allows_only_this_origin(api_server: ApiServer) -> None:
     for path in ("/docs", "/docs/products", "/docs/search?q=refund", "/docs/guides/epay"):
         response = api_server.http.get(path)

@@ -154,7 +154,8 @@ def _nested_struct(struct: type, name: str) -> type | None:
     field = next(one for one in msgspec.structs.fields(struct) if one.encode_name == name)
     hint = hints[field.name]
     types = (hint, *get_args(hint))
-    return next((one for one in types if isinstance(one, msgspec.structs.StructMeta)), None)
+    structs = (one for one in types if isinstance(one, type) and issubclass(one, msgspec.Struct))
+    return next(structs, None)
 
 
 @lru_cache

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opentill.reference.book import GUIDES, Book, CachedPage
+from opentill.reference.book import GUIDES, LLMS, Book, CachedPage
 from opentill.web import responses
 
 # Pages run only scripts of this service, and only this service gets the requests that readers send
@@ -49,6 +49,11 @@ async def search(request: Request) -> Response:
     return Response(html, 200, {**_HEADERS, "cache-control": "no-store"}, "text/html")
 
 
+async def llms(request: Request) -> Response:
+    """Return the list of all pages for programs."""
+    return await _page(request, LLMS)
+
+
 async def _page(request: Request, path: str) -> Response:
     # Render the page in a thread, so that the event loop remains free for payments.
     page = await asyncio.to_thread(_book(request).page, path)
@@ -57,12 +62,13 @@ async def _page(request: Request, path: str) -> Response:
 
 def _response(request: Request, page: CachedPage) -> Response:
     headers = {**_HEADERS, "etag": page.tag}
+    type_ = page.media_type
     if responses.matches_etag(request, page.tag):
         return Response(status_code=304, headers=headers)
     if responses.takes_gzip(request):
         headers["content-encoding"] = "gzip"
-        return Response(page.compressed, 200, headers, "text/html")
-    return Response(gzip.decompress(page.compressed), 200, headers, "text/html")
+        return Response(page.compressed, 200, headers, type_)
+    return Response(gzip.decompress(page.compressed), 200, headers, type_)
 
 
 def _book(request: Request) -> Book:
@@ -71,6 +77,7 @@ def _book(request: Request) -> Book:
 
 
 routes: Final = (
+    Route("/llms.txt", llms),
     Route("/docs", home),
     Route("/docs/search", search),
     Route("/docs/guides/{name}", chapter),

@@ -6,9 +6,10 @@ save memory.
 
 import gzip
 import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -18,12 +19,20 @@ from opentill.core.settings import Settings
 from opentill.reference import search
 from opentill.reference.chapters import BY_NAME, CHAPTERS, Texts
 from opentill.reference.document import EVENTS, Document, Group
+from opentill.reference.highlighting import highlight
 from opentill.web import assets, templates
 from opentill.web.language import Localizer
 from opentill.web.markdown import inline
 
 ENVIRONMENT: Final = templates.create_environment(Path(__file__).parent / "templates")
+# Globals may have any type, but type checkers only know the types of Jinja2's own globals.
+cast("dict[str, Any]", ENVIRONMENT.globals)["highlight"] = highlight
+TEXTS: Final = ENVIRONMENT.overlay(autoescape=False)  # for templates of Markdown
 GUIDES: Final = "guides/"
+
+
+MARKDOWN: Final = ".md"  # the suffix of a page's address for its Markdown
+LLMS: Final = "llms.txt"  # the list of all pages for programs (https://llmstxt.org)
 
 
 class CachedPage(msgspec.Struct, frozen=True):
@@ -31,6 +40,7 @@ class CachedPage(msgspec.Struct, frozen=True):
 
     compressed: bytes
     tag: str
+    media_type: str
 
 
 class _Contents(msgspec.Struct, frozen=True):
@@ -55,12 +65,19 @@ class Book:
         self._places: tuple[search.Place, ...] = ()
 
     def page(self, path: str) -> CachedPage:
-        """Return the page at a path below ``/docs/``. Raises NotFound."""
+        """Return the page at a path below ``/docs/``. Raises NotFound.
+
+        A path that ends with ``.md`` is that of the page's Markdown.
+        """
         page = self._pages.get(path)
         if page is None:
-            html = self._draw(path).encode()
-            tag = f'W/"{hashlib.sha256(html).hexdigest()[:32]}"'
-            page = self._pages[path] = CachedPage(gzip.compress(html, 9, mtime=0), tag)
+            is_markdown = path.endswith(MARKDOWN) or path == LLMS
+            text = self._markdown(path) if is_markdown else self._draw(path)
+            content = text.encode()
+            tag = f'W/"{hashlib.sha256(content).hexdigest()[:32]}"'
+            media_type = "text/markdown" if is_markdown else "text/html"
+            page = CachedPage(gzip.compress(content, 9, mtime=0), tag, media_type)
+            self._pages[path] = page
         return page
 
     def search_page(self, query: str) -> str:
@@ -111,6 +128,29 @@ class Book:
             events=events,
         )
 
+    def _markdown(self, path: str) -> str:
+        """Return the Markdown of a page, or the list of all pages. Raises NotFound."""
+        contents = self._table_of_contents()
+        if path in (LLMS, f"index{MARKDOWN}"):
+            return self._text("llms.txt", contents=contents, chapters=CHAPTERS)
+        name = path.removesuffix(MARKDOWN)
+        if name.startswith(GUIDES):
+            chapter = BY_NAME.get(name.removeprefix(GUIDES))
+            if chapter is None:
+                raise NotFound
+            return Texts(self._settings).markdown(chapter)
+        document = self._read()
+        group = next((group for group in document.groups if group.slug == name), None)
+        if group is None:
+            raise NotFound
+        operations = document.operations(group)
+        return self._text("group.md", group=group, operations=operations)
+
+    def _text(self, template: str, **values: Any) -> str:
+        docs = f"{self._settings.public_url.rstrip('/')}/docs"
+        text = TEXTS.get_template(template).render(docs=docs, **values)
+        return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
     def _html(self, template: str, contents: _Contents, path: str, **values: Any) -> str:
         return ENVIRONMENT.get_template(template).render(
             localizer=(localizer := Localizer("customer", "en")),
@@ -121,6 +161,7 @@ class Book:
             base=self._base,
             docs=f"{self._base}/docs",
             here=path,
+            source="" if path == "search" else f"{self._base}/docs/{path or 'index'}{MARKDOWN}",
             contents=contents,
             chapters=CHAPTERS,
             prefix=merchants.PREFIXES[self._settings.environment],

@@ -20,6 +20,7 @@ from opentill.core import errors
 from opentill.core.errors import Problem
 from opentill.core.settings import SANDBOX, Settings
 from opentill.reference.document import slug
+from opentill.reference.highlighting import highlight
 from opentill.web import templates
 from opentill.webhooks import signing
 
@@ -137,6 +138,11 @@ class Texts:
         self._markdown = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer)
         self._markdown.enable("table")
 
+    def markdown(self, chapter: Chapter) -> str:
+        """Return a chapter as Markdown."""
+        text = self._environment.get_template(f"{chapter.name}.md").render(self._values)
+        return f"# {chapter.title}\n\n{chapter.about}\n\n{text.strip()}\n"
+
     def html(self, chapter: Chapter) -> Markup:
         """Render a chapter as HTML."""
         tokens = self.tokens(chapter)
@@ -228,7 +234,7 @@ class _Renderer(RendererHTML):
         return (
             f'<figure class="sample"><figcaption>{caption}</figcaption>'
             f'<pre tabindex="0" role="group" aria-label="{caption}"><code>'
-            f"{escape(tokens[idx].content)}</code></pre></figure>\n"
+            f"{highlight(tokens[idx].content, language)}</code></pre></figure>\n"
         )
 
     def table_open(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:

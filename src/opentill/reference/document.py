@@ -41,6 +41,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     summary: str
     description: Markup
+    source: str  # the description in Markdown
     deprecated: bool
     credential: Credential | None
     parameters: tuple[Row, ...]
@@ -160,6 +161,7 @@ class Document:
             path=path,
             summary=operation.get("summary") or path,
             description=markdown(operation.get("description", "")),
+            source=operation.get("description", ""),
             deprecated=bool(operation.get("deprecated")),
             credential=credential,
             parameters=tuple(self._parameter(one) for one in parameters),

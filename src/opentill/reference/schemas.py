@@ -56,6 +56,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     required: bool
     notes: Markup
+    source: str  # the notes in Markdown
     limits: tuple[str, ...]
     rows: tuple["Row", ...] = ()
 
@@ -192,12 +193,14 @@ class Schemas:
         description: str = "",
     ) -> Row:
         """Return the row of a parameter, which has a ``place``, or of a field."""
+        source = _sentence(description or self.about(schema))
         return Row(
             name=name,
             place=place,
             type=self.type_of(schema),
             required=required,
-            notes=inline(_sentence(description or self.about(schema))),
+            notes=inline(source),
+            source=source,
             limits=tuple(self.limits(schema, described=bool(description))),
             rows=self.rows(schema, depth + 1),
         )

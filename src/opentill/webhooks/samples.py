@@ -14,6 +14,8 @@ _OPENED_AT: Final = 1736932500000
 _PAID_AT: Final = _OPENED_AT + 60_000
 _REFUNDED_AT: Final = _PAID_AT + 40_000
 _SETTLED_AT: Final = _PAID_AT + 7 * 86_400_000
+_DISPUTED_AT: Final = 1737623700000
+_DECIDED_AT: Final = 1738142100000
 _EXPIRED_AT: Final = _OPENED_AT + 86_400_000
 _PRODUCT: Final = {"product_id": "prod_01m7y0m0jzefzv5n8efcf1hqw1"}
 _ORDER: Final = {"order_id": "order_01m7y0m0jzefzv5n8efcf1hqw2", **_PRODUCT}
@@ -42,7 +44,7 @@ _DISPUTE: Final = {
     "debit_currency": "USD",
     "reason": "fraudulent",
     "respond_by": 1738055700000,
-    "opened_at": 1737623700000,
+    "opened_at": _DISPUTED_AT,
     **_LIVE,
     "metadata": _FROM_REQUEST["metadata"],
 }
@@ -115,12 +117,12 @@ _EVENTS: Final[Mapping[SentType, tuple[int, dict[str, Any]]]] = {
         },
     ),
     "dispute.created": (
-        _DISPUTE["opened_at"],
+        _DISPUTED_AT,
         {**_DISPUTE, "status": "OPEN", "closed_at": None},
     ),
     "dispute.closed": (
-        1738142100000,
-        {**_DISPUTE, "status": "LOST", "closed_at": 1738142100000},
+        _DECIDED_AT,
+        {**_DISPUTE, "status": "LOST", "closed_at": _DECIDED_AT},
     ),
     "checkout.completed": (
         _PAID_AT,
