@@ -31,7 +31,7 @@ _HOVER: Final = 12  # under the pointer, a colour is this many percent nearer to
 _WASH: Final = 8  # percent of the colour in the background of what is chosen
 _SOFT: Final = 25  # percent of the panel's colour in its less important text, if it stays readable
 _LINE: Final = 70  # percent of the panel's colour in its lines
-_DARK_PANEL: Final = 55  # percent of black that the dark scheme adds to the panel's colour
+_DARK_PANEL: Final = 70  # percent of black that the dark scheme adds to the panel's colour
 
 
 class Shade(msgspec.Struct, frozen=True):

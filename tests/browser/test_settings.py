@@ -1,0 +1,43 @@
+"""A merchant sees the accent colour on a preview while choosing it."""
+
+import re
+
+import pytest
+from playwright.async_api import Browser, expect
+from starlette.applications import Starlette
+
+from browser.page_members import create_merchant
+from opentill import people
+from opentill.db.clock import now_ms
+from support.people import CHEAP_HASH, PASSWORD
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
+async def test_the_accent_colour_is_previewed(
+    browser: Browser, page_server: Starlette, *, scripts: bool
+) -> None:
+    merchant_id, link = await create_merchant(page_server)
+    db, visitor = page_server.state.app.db, people.Browser("127.0.0.1", "Testfox")
+    login = await people.join(
+        db, link.token, "Ada Example", PASSWORD, visitor, now_ms(), cost=CHEAP_HASH
+    )
+    url = str(page_server.state.settings.public_url)
+    context = await browser.new_context(java_script_enabled=scripts)
+    context.set_default_timeout(20_000)
+    await context.add_cookies([{"name": "opentill", "value": login.token, "url": url}])
+    page = await context.new_page()
+    await page.goto(f"{url}/dashboard/{merchant_id}/settings")
+    preview = page.locator("#accent-preview")
+    if scripts:
+        await page.get_by_label("Choose the accent colour").fill("#2b59ff")
+        await expect(page.get_by_label("Accent colour (optional)")).to_have_value("#2b59ff")
+    else:
+        await page.get_by_label("Accent colour").fill("2B59FF")
+        await page.get_by_role("button", name="Preview the colour").click()
+    await expect(preview).to_have_attribute("src", re.compile("/accents/2b59ff[.]svg"))
+    assert await preview.evaluate("image => image.complete && image.naturalWidth > 0")
+    await page.get_by_role("button", name="Save", exact=True).first.click()
+    await expect(page.get_by_text("The change is saved.")).to_be_visible()
+    await context.close()
