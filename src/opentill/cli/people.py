@@ -63,7 +63,7 @@ def invite(
     from opentill.core.errors import Invalid
 
     if (staff is None) == (merchant is None) or (merchant is None) != (role is None):
-        raise Invalid("role", "role must be --merchant MER --role ROLE, or --staff ROLE")
+        raise Invalid("role", "role is required: --merchant MER --role ROLE, or --staff ROLE")
     of_merchant = inputs.choice("role", role, people.MERCHANT_ROLES)
     of_staff = inputs.choice("staff", staff, people.STAFF_ROLES)
     mail_language = inputs.choice("language", language, languages.offered("merchant"))

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from opentill.disputes import Dispute
     from opentill.merchants import Merchant
 
-AnyId = Annotated[str, typer.Argument(help="The merchant's id, or that of any of its objects.")]
+AnyId = Annotated[
+    str, typer.Argument(help="The merchant's id or its name, or the id of any of its objects.")
+]
 _PID_DIGITS: Final = 9
 
 

@@ -166,9 +166,8 @@ TOPICS: Final = (
         merchant_templates.audit_entry(
             N_("The bank account of {shop} was changed"),
             N_(
-                "Somebody has entered the bank account that payouts of {shop} go to. If that was "
-                "none of you, write to whoever runs the payments at once, and change your "
-                "passwords."
+                "Somebody has changed the bank account for the payouts of {shop}. If it was not "
+                "you or your team, contact us immediately and change your passwords."
             ),
             N_("See the bank account"),
             "payouts/account",
