@@ -112,7 +112,7 @@ def test_decimals_in_a_currency_without_decimals_are_refused(shop: Shop) -> None
     assert "This currency has no decimals" in owner.post(path_of(shop), form).text
     created = owner.post(path_of(shop), form | {"price": "1050"})
     page = owner.get(created.headers["location"])
-    assert "CFPF1,050" in text_of(page)
+    assert "CFPF 1,050" in text_of(page)
     assert 'value="1050"' in page.text
     assert "there is no exchange rate from XPF to USD" in page.text
 

@@ -14,7 +14,7 @@ from opentill.web.language import Localizer
         ("en", Money(3900, "GBP"), "£39.00"),
         ("en", Money(1000, "JPY"), "¥1,000 JPY"),
         ("en", Money(1000, "CNY"), "CN¥10.00"),
-        ("en", Money(1000, "CHF"), "CHF10.00"),
+        ("en", Money(1000, "CHF"), "CHF\xa010.00"),
         ("zh-Hans", Money(1000, "CNY"), "¥10.00 CNY"),
         ("zh-Hans", Money(999, "USD"), "US$9.99"),
         ("zh-Hant", Money(1000, "TWD"), "$10.00 TWD"),
@@ -24,6 +24,16 @@ def test_an_amount_has_its_code_only_after_a_sign_of_several_currencies(
     language: str, money: Money, text: str
 ) -> None:
     assert Localizer("merchant", language).amount_with_code(money) == text
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("de", "9,99\xa0$ USD"), ("fr", "9,99\xa0$US"), ("pt", "US$\xa09,99"), ("ja", "$9.99 USD")],
+)
+def test_a_sign_with_letters_needs_no_code_in_the_languages_of_customers(
+    language: str, text: str
+) -> None:
+    assert Localizer("customer", language).amount_with_code(Money(999, "USD")) == text
 
 
 @pytest.mark.parametrize("language", ["en", "zh-Hans", "zh-Hant"])

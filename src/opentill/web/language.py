@@ -47,8 +47,8 @@ COOKIE: Final = "opentill_language"
 _A_YEAR_S: Final = 365 * 86_400
 
 
-# A sign of several currencies, alone: ``$`` but not ``A$``, ``¥`` but not ``CN¥``.
-_SHARED_SIGN: Final = re.compile(r"(?<![A-Z])[$¥￥]|\bkr\b")
+# A sign of several currencies, alone: ``$`` but not ``A$`` or ``$US``, ``¥`` but not ``CN¥``.
+_SHARED_SIGN: Final = re.compile(r"(?<![A-Z])[$¥￥](?![A-Z])|\bkr\b")
 
 
 class Localizer:
