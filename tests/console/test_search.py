@@ -10,6 +10,7 @@ from opentill.merchants import queries as merchant_queries
 from opentill.orders.search import across_merchants
 from opentill.orders.search import jobs as indexing
 from opentill.products import queries as product_queries
+from support import world
 from support.api_server import Shop
 from support.people import Visitor, create_person
 
@@ -65,10 +66,13 @@ def test_a_text_is_searched_at_all_merchants(shop: Shop) -> None:
 def test_an_id_leads_straight_to_its_page_at_any_merchant(shop: Shop) -> None:
     agent = create_person(shop.api_server, None, staff_role="auditor")
     product, order = shop.create_product()["id"], shop.create_paid_order()
+    number = world.new_reference()
+    shop.refund(order["id"], amount="1.00", refundNo=number)
     payout, endpoint = shop.create_payout(), shop.create_endpoint()["id"]
     for text, path in (
         (order["id"], f"/console/payments/{order['id']}"),
         (f"\u2068{order['checkoutSessionId']}\u2069", f"/console/payments/{order['id']}"),
+        (number, f"/console/payments/{order['id']}"),
         (shop.id, f"/console/merchants/{shop.id}"),
         (product, f"/dashboard/{shop.id}/products/{product}"),
         (payout.id, f"/console/payout/{payout.id}"),

@@ -31,7 +31,7 @@ _Names = dict[str, str]  # the names of merchants by id
 
 
 async def show_results(request: PageRequest) -> Response:
-    """Show what a text leads to, or redirect to the page of an id."""
+    """Show what a text leads to, or redirect to the page of an id or a payment's number."""
     text, errors = search.read_text(request)
     groups: list[Group] = []
     if text:
@@ -39,6 +39,9 @@ async def show_results(request: PageRequest) -> Response:
         if page is not None:
             return render.see_other(request, page)
         groups = await _find_groups(request, text)
+        if len(groups) == 1 and groups[0].is_number:
+            (hit,) = groups[0].hits
+            return render.see_other(request, hit.href.removeprefix(request.base))
     return render.page(request, "search.html", text=text, errors=errors, groups=groups, zone=ZONE)
 
 
@@ -153,6 +156,7 @@ def _payments(request: PageRequest, text: str, matches: Matches, names: _Names) 
         ],
         href=f"{request.console('payments')}?{urlencode({'query': text})}",
         total=len(matches.orders) if is_complete else None,
+        is_number=matches.is_number and len(matches.orders) == 1,
     )
 
 

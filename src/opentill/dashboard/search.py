@@ -39,7 +39,7 @@ _OF_ORDERS: Final = ("order", "cs", "att", "re", "txn")  # prefixes that lead to
 
 
 async def show(request: PageRequest) -> Response:
-    """Show what a text leads to, or redirect to the page of an id."""
+    """Show what a text leads to, or redirect to the page of an id or a payment's number."""
     text, errors = search.read_text(request)
     groups: list[Group] = []
     if text:
@@ -47,6 +47,8 @@ async def show(request: PageRequest) -> Response:
         if page is not None:
             return page_helpers.redirect(request, *page)
         groups = await _find_groups(request, text)
+        if order_id := await _only_payment(request, text, groups):
+            return page_helpers.redirect(request, "payments", order_id)
     return render.page(
         request,
         "search.html",
@@ -74,6 +76,15 @@ async def _page_of_id(request: PageRequest, text: str) -> tuple[str, ...] | None
         except NotFound:
             return None
     return (*path.split("/"), text)
+
+
+async def _only_payment(request: PageRequest, text: str, groups: list[Group]) -> str | None:
+    """Return the id of the order that has a number, if the number leads to nothing else."""
+    if [(group.id, group.total) for group in groups] != [("payments", 1)]:
+        return None
+    async with request.app.db.connection() as tx:
+        refs = await orders.look_up(tx, [request.merchant_id], text)
+    return refs[0].order_id if len(refs) == 1 else None
 
 
 async def _find_groups(request: PageRequest, text: str) -> list[Group]:

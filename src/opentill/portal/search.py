@@ -39,7 +39,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     """Results of one kind.
 
     ``name`` is the message id of its heading, ``href`` the list with all of them. ``total`` is
-    their number, None if it is not counted. ``note`` is a message id, "" for none.
+    their number, None if it is not counted. ``note`` is a message id, "" for none. ``is_number``:
+    the text is an id or a number of the only result.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     href: str = ""
     total: int | None = None
     note: str = ""
+    is_number: bool = False
 
     @property
     def has_more(self) -> bool:
