@@ -73,7 +73,7 @@ def compile_trace(statements: list[Statement]) -> list[_CompiledStatement]:
 
 
 class BareApplication:
-    """The ASGI application."""
+    """An ASGI application that runs the recorded statements of each operation."""
 
     def __init__(self, url: str, traces: Traces, pool_size: int) -> None:
         """Compile the statements of each operation."""
@@ -169,7 +169,7 @@ def _format_amount(minor: int) -> str:
 
 
 def build_session_response(product: Row, roles: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body that says that a session was opened."""
+    """Return the response body of the request that opened a session."""
     now = time.time_ns() // 1_000_000
     data = {
         "id": roles["session"],

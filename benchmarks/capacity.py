@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 FIGURES: Final = Path(__file__).with_name("figures.md")
-# The cost of a whole paid order, from opening its session to delivering its event. It was measured
-# with 400 orders at 40 per second, on a machine that was busy.
+# Processor time (µs) and bytes for a whole paid order, from opening its session to delivering its
+# event. They were measured with 400 orders at 40 per second, on a busy machine.
 ORDER_POSTGRES_US: Final = 4_200
 ORDER_SERVER_US: Final = 6_500
 ORDER_WORKER_US: Final = 500
 ORDER_LOG_BYTES: Final = 23_800  # includes the full pages that are logged after a checkpoint
-ORDER_STORED_BYTES: Final = 16_600  # an upper bound: the log without these full pages
+ORDER_STORED_BYTES: Final = 16_600  # an upper bound: ORDER_LOG_BYTES without those full pages
 SERVER_BYTES: Final = 99_000_000  # a server's resident memory after a run of all benchmarks
 CONNECTION_BYTES: Final = 10_000_000  # assumed memory of a PostgreSQL connection with its plans
 POOL: Final = 10  # a server process has this many database connections by default
@@ -40,7 +40,7 @@ class Capacity(NamedTuple):
     database_cores: float  # cores that PostgreSQL keeps busy
     server_cores: float  # cores that servers and workers keep busy
     servers: int  # server processes, each with a core
-    log_bytes: int  # write-ahead log per second, for one copy
+    log_bytes: int  # bytes of write-ahead log per second, for each copy of the database
     memory_bytes: int  # memory of the database and the servers together
     limits: dict[str, float]  # name of a limit → payments per second at which it is reached
 
@@ -102,7 +102,7 @@ def format_lines(capacity: Capacity) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the estimate for the options."""
+    """Print the estimate for the command line's options."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.capacity", description=__doc__)
     parser.add_argument("--payments", type=float, required=True, help="per second, up to 100,000")
     parser.add_argument("--cores", type=int, default=32, help="of the database's machine")

@@ -118,7 +118,7 @@ class HttpCompetitor:
     async def build_requests(
         self, workload: Workload, scenario: Scenario, payment_count: int
     ) -> list[bytes]:
-        """Return the requests of a scenario. Each payment is of a new order."""
+        """Return the requests of a scenario. Each payment pays another new order."""
         seed = workload.seed
         if scenario.operation == "create":
             return [build_session_request(seed, index) for index in range(scenario.merchants)]
@@ -222,7 +222,10 @@ async def run_rounds(
     seconds: float,
     log_progress: Callable[[str], None],
 ) -> dict[str, list[Sample]]:
-    """Measure the competitors in turns, after a warm-up. Each round starts with another one."""
+    """Measure the competitors in turns, after a warm-up.
+
+    Each round starts with the next competitor.
+    """
     competitors = [each for each in competitors if scenario.operation in each.operations]
     samples: dict[str, list[Sample]] = {each.name: [] for each in competitors}
     for competitor in competitors:
@@ -263,7 +266,7 @@ def _count_payments(rate: float | None, seconds: float) -> int:
 def take_sample(
     run: Callable[[], Outcome], server_pid: int | None, postmaster_pid: int | None
 ) -> Sample:
-    """Call ``run`` and read the processor time that the two processes use meanwhile."""
+    """Call ``run``, and measure the processor time that server and PostgreSQL use meanwhile."""
 
     def read_cpu() -> tuple[float, float]:
         database = read_cpu_s(postmaster_pid) if postmaster_pid else 0.0

@@ -6,8 +6,8 @@ from benchmarks.run import BenchDatabase, Run
 from benchmarks.seed import MERCHANTS, confirm_first_payments
 
 _WRITE_SCENARIOS = ("create-many", "pay-many", "pay-hot")
-# The triggers that are switched off for the measurement: table and name. The trigger on entries
-# also compares them with the balance.
+# The triggers that are switched off for the measurement: table and name. The trigger on entries not
+# only counts entries, but also compares them with the balance.
 _TRIGGERS = (
     ("orders", "orders_count_new"),
     ("orders", "orders_count_changed"),

@@ -1,4 +1,4 @@
-"""Simulate shops and their customers over HTTP: the stages of an order, and many customers."""
+"""Simulate customers of shops over HTTP: the stages of one order, and many orders at a rate."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

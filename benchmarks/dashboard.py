@@ -1,4 +1,4 @@
-"""Compare the dashboard's pages and searches for a merchant with a million orders and a thousand.
+"""Time the dashboard's pages and searches for a merchant with 1,000,000 orders and one with 1,000.
 
 The driver sends one request at a time, so that a figure is the time that the server and its
 database need for one page.

@@ -1,4 +1,4 @@
-"""Start the measured programs, and read what they use of the machine."""
+"""Start the measured programs, and read how much processor time and memory they use."""
 
 import contextlib
 import http.client
@@ -235,9 +235,9 @@ def read_cpu_s(pid: int) -> float:
 
 
 def read_exact_cpu_s(pid: int) -> float:
-    """Return the processor time like ``read_cpu_s``, but in nanoseconds, not hundredths of seconds.
+    """Like ``read_cpu_s``, in seconds, but with a resolution of nanoseconds.
 
-    Only the time of children that have ended is in hundredths of a second.
+    The time of children that have ended still has a resolution of hundredths of a second.
     """
     process = psutil.Process(pid)
     total = _ended_children_cpu_s(process)
@@ -259,9 +259,10 @@ def resident_mb(pid: int) -> float:
 
 
 async def preallocate_wal(url: str) -> None:
-    """Let PostgreSQL create the files of its write-ahead log, as in the first hours of a server.
+    """Let PostgreSQL create the files of its write-ahead log before the measurement.
 
-    It recycles them later. Creating one takes some 60 ms, during which every commit waits.
+    A server creates them in its first hours and then recycles them. Creating a file takes some 60
+    ms, during which every commit waits.
     """
     connection = await asyncpg.connect(url)
     try:

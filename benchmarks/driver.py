@@ -62,7 +62,8 @@ class _LoadRun:
         self.failures: dict[str, int] = {}
         self._load = load
         self._requests: Iterator[bytes] = iter(load.requests) if load.once else cycle(load.requests)
-        # File descriptor → when its pending request was sent, and what of the response has come.
+        # The key of both is a connection's file descriptor: when its pending request was sent, and
+        # the part of the response that has arrived.
         self._sent_at: dict[int, float] = {}
         self._partial_responses: dict[int, bytes] = {}
 

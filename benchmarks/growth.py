@@ -24,7 +24,7 @@ from benchmarks.run import BenchDatabase, Run, log_progress
 from benchmarks.seed import product_id
 from benchmarks.targets import LISTS
 
-_ORDERS_PER_SIZE = 200  # this many of the orders that were added for a size are read
+_ORDERS_PER_SIZE = 200  # this many of the orders added at each size are read
 _MERCHANTS = 200  # lists are read, and sessions opened, for at most this many merchants
 _PAGE_SIZE = 20
 
@@ -79,7 +79,7 @@ async def _measure_sizes(
 
 
 def _measure_median_ms(run: Run, server: Server, requests: list[bytes], *, once: bool) -> float:
-    """Send one request at a time; return the median over the rounds of the median latency."""
+    """Send one request at a time; return the median of the rounds' median latencies, in ms."""
     rounds = run.options.rounds
     load = Load(
         port=server.port,

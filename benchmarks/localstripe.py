@@ -1,7 +1,7 @@
 """Measure localstripe, an emulator of Stripe, at its operations that resemble ours.
 
-Not a fair comparison: localstripe has no database, and writes its whole state to a file after every
-change.
+The comparison is not fair: localstripe has no database, and writes its whole state to a file after
+every change.
 """
 
 import sys

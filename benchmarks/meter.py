@@ -31,7 +31,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     database_us: float
     worker_us: float
     log_bytes: float
-    commits: float  # number of committed transactions that have written
+    commits: float  # committed transactions that wrote something
     statements: float
 
     def since(self, before: Self) -> Self:

@@ -72,7 +72,8 @@ class _Recorder(asyncpg.Connection):
         return result
 
     async def fetchval(self, query: str, *args: Any, column: int = 0, **options: Any) -> Any:
-        row = await self.fetchrow(query, *args, **options)  # a row has the name that pgbench needs
+        # Unlike a value, a row has the column's name, which pgbench needs.
+        row = await self.fetchrow(query, *args, **options)
         return None if row is None else row[column]
 
     async def execute(self, query: str, *args: Any, **options: Any) -> str:
@@ -164,6 +165,6 @@ def _find_returned_roles(result: Any, role_values: Mapping[str, Any]) -> dict[st
 
 
 def event_roles(statements: Iterable[Statement]) -> list[str]:
-    """Return the roles that are ids of events, in their order."""
+    """Return the roles that are ids of events, in the order of their first use."""
     roles = dict.fromkeys(v.name for v in _flatten_values(statements) if isinstance(v, Role))
     return [name for name in roles if name.startswith("event")]

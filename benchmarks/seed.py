@@ -1,7 +1,7 @@
 """Seed a database with merchants, their keys and products, and orders that wait for payment.
 
-The services create one order of each merchant: they open a session, start an attempt and apply the
-gateway's outcome that the customer must act. All other orders are copies of these rows under other
+The services create one order of each merchant: they open a session, start an attempt, and apply the
+gateway's response that the customer must act. All other orders are copies of these rows under other
 ids, so that they equal what the services would have written, at the speed of ``insert … select``.
 The id of a copy contains its number, so that pgbench can compute it. Merchants are numbered from 0;
 ``index`` is that number.
@@ -89,7 +89,7 @@ class Seed:
     def __init__(
         self, db: Db, seeded_merchants: list[SeededMerchant], columns: dict[str, list[str]]
     ) -> None:
-        """Call ``seed_merchants`` instead."""
+        """Use ``seed_merchants``, which also creates the rows."""
         self.db = db
         self.merchants = seeded_merchants
         self._columns = columns
@@ -102,8 +102,9 @@ class Seed:
         """Create orders with pending attempts; return the number of the first one.
 
         Order ``n`` belongs to merchant ``(n - first) % merchant_count``. ``schema`` contains the
-        tables; only ``public`` has a directory. ``first``: the first of the numbers that orders in
-        another schema have. Searches do not index these orders: opening an order includes that.
+        tables; only ``public`` has a directory. ``first`` is the number of the first order; None
+        reserves numbers. The orders are not queued for the search index, because that is part of
+        the cost of opening an order.
         """
         if first is None:
             first = self.reserve_orders(count)
@@ -328,7 +329,7 @@ async def _run_operations(
     await merchants.authenticate(db, settings, merchant.key, "127.0.0.1", now)
     request = build_request({}, body)
     (operation,) = (each for each in checkouts_api.operations if each.write is checkouts_api.create)
-    run = db.read if operation.autocommit else db.run  # as http.operations chooses
+    run = db.read if operation.autocommit else db.run  # the same choice as in http.operations
     checkout = await run(lambda tx: checkouts_api.create(request, tx))
     statements = list(recorded)
     async with seed.db.connection() as tx:

@@ -19,8 +19,8 @@ with Client(sys.argv[1], os.environ["KEY"]) as client:
         time.sleep(1)
     print(order.id, "is", order.status)
 
-    # With the key, this line creates one refund however often it runs within 7 days. `refund_no`
-    # would have that effect for ever.
+    # With the idempotency key, this line creates only one refund, however often it runs within 7
+    # days. With `refund_no` instead, it would create only one at any time.
     refund = client.refunds.create(order.id, amount="2.00", idempotency_key=f"refund-{order.id}")
     print("refunding", refund.amount, refund.currency)
     for entry in client.balance_transactions.list(size=10):

@@ -8,7 +8,7 @@ from typing import Final
 
 from mutants.model import Mutant
 
-# Modules that decide about money or about concurrent decisions.
+# Modules that compute money, or that decide when several transactions run at once.
 MODULES: Final = (
     "adjustments.service", "checkouts.jobs", "checkouts.service", "core.money", "db.pool",
     "disputes.model", "disputes.service", "disputes.unmatched", "epay.service",
@@ -91,7 +91,7 @@ def _excluded_nodes(node: ast.AST) -> Iterator[ast.AST]:
 def _variants(  # noqa: C901 - a case for each kind
     node: ast.stmt | ast.expr,
 ) -> Iterator[tuple[str, int]]:
-    """Yield the changes that a node allows: a kind, and the number of a variant."""
+    """Yield the possible changes of a node: the kind of change, and the number of its variant."""
     match node:
         case ast.Compare():
             operators = enumerate(node.ops)

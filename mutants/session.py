@@ -136,7 +136,8 @@ def _codes(code: CodeType) -> Iterator[tuple[str, CodeType]]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant.co_qualname, constant
-            if not constant.co_flags & 0x3:  # the code of a class, whose constants are its methods
+            # The code of a class: its constants include its methods.
+            if not constant.co_flags & 0x3:
                 yield from _codes(constant)
 
 

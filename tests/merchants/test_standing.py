@@ -284,7 +284,7 @@ async def test_one_network_cannot_fill_the_list_of_applications(
 
     day = 24 * 3_600_000
     # All addresses are in one /64 network.
-    addresses = [f"2001:db8::{number}" for number in range(applications.A_DAY)]
+    addresses = [f"2001:db8::{number}" for number in range(applications.MAX_PER_DAY)]
     for number, address in enumerate(addresses):
         assert isinstance(await apply(f"a{number}", address, NOW + number * 1000), str)
     assert await apply("more", addresses[0], NOW + 5000) == day // 1000 - 5
@@ -297,7 +297,7 @@ async def test_one_network_cannot_fill_the_list_of_applications(
     assert await apply("later", "192.0.2.7", NOW + 3 * day) == 3600
     await merchants.change_status(tx, merchant_id, "declined", ANN, NOW + 3 * day)
     assert isinstance(await apply("later", "192.0.2.7", NOW + 3 * day), str)
-    monkeypatch.setattr(applications, "MOST_EVER", await merchants.count_waiting(tx))
+    monkeypatch.setattr(applications, "MAX_PENDING", await merchants.count_waiting(tx))
     assert await apply("last", "192.0.2.8", NOW + 3 * day) == 3600
 
 
@@ -311,9 +311,9 @@ async def test_concurrent_applications_are_counted_exactly(db: Db) -> None:
             return None
 
     merchant_ids = set(await asyncio.gather(*map(apply, range(18)))) - {None}
-    assert len(merchant_ids) == applications.A_DAY
+    assert len(merchant_ids) == applications.MAX_PER_DAY
     async with db.connection() as tx:
-        assert await merchants.count_waiting(tx) == applications.A_DAY
+        assert await merchants.count_waiting(tx) == applications.MAX_PER_DAY
 
 
 def changed(form: ApplicationForm, **changes: str) -> ApplicationForm:

@@ -5,14 +5,14 @@ from typing import Final
 from opentill.db.database import Db
 from opentill.list_counts import queries, service
 
-# A merchant's changes are moved into the counts from this number on. Until then it costs less that
-# each reader adds the changes up.
+# A merchant's changes are moved into the counts once there are this many. With fewer changes, it
+# costs less if each reader adds them up.
 MIN_CHANGES: Final = 200
 _MERCHANTS: Final = 200  # one statement returns at most this many merchants
 
 
 async def roll_up(db: Db, at_least: int = MIN_CHANGES) -> int:
-    """Move changes into the counts of merchants with ``at_least`` changes; return their number."""
+    """Move the changes of merchants with ``at_least`` changes into the counts; return how many."""
     rolled_up = 0
     last = ""
     while True:

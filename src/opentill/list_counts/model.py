@@ -14,7 +14,10 @@ ListName = Literal["orders", "entries"]
 
 
 class ListKey(msgspec.Struct, frozen=True):
-    """A list of a merchant: all of it, or of one ``part`` (a product) or ``kind`` (a status)."""
+    """Identifies a merchant's list whose rows are counted.
+
+    With ``part``, only the rows of one product count; with ``kind``, only those of one status.
+    """
 
     merchant_id: str
     list: ListName
@@ -23,7 +26,7 @@ class ListKey(msgspec.Struct, frozen=True):
 
     @property
     def filters(self) -> int:
-        """The number of filters that the key represents."""
+        """How many of ``part`` and ``kind`` are set."""
         return bool(self.part) + (self.kind is not None)
 
 

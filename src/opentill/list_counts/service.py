@@ -84,9 +84,9 @@ class Paginator(Generic[S]):
     async def page(self, number: int, size: int, within: Range = EVER) -> tuple[list[S], int]:
         """Return a page (from 1), newest first, and the total number of rows.
 
-        The first pages are read from the newest row, the last ones from the oldest; those in
-        between from the hour of their first row, which the counts determine. Statements that must
-        agree share a snapshot.
+        The first pages are read from the newest row, and the last ones from the oldest. Pages in
+        between are read from the hour of their first row, which the counts determine. Unless the
+        page is near the newest row, one snapshot gives both the page and the total.
         """
         offset = (number - 1) * size
         if offset <= self._near and within == EVER:

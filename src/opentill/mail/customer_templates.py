@@ -1,4 +1,4 @@
-"""Templates of mails to customers: they make a message of a topic's content."""
+"""Templates of mails to customers: each builds a message from the content of its topic."""
 
 from decimal import Decimal
 
@@ -40,7 +40,7 @@ def receipt_content(receipt: Receipt, item: str, *, livemode: bool) -> ReceiptCo
 
 
 def receipt(content: ReceiptContent, context: MessageContext) -> Message:
-    """Send the receipt of a paid order."""
+    """Build the mail with the receipt of a paid order."""
     _ = context.gettext
     method = _(PAYMENT_METHOD[content.method]) if content.method else "–"
     return Message(
@@ -67,7 +67,7 @@ def receipt(content: ReceiptContent, context: MessageContext) -> Message:
 
 
 def refund(content: RefundContent, context: MessageContext) -> Message:
-    """Report a refund."""
+    """Build the mail that reports a refund."""
     _, amount = context.gettext, context.amount(content.amount)
     return Message(
         subject=_("{shop} has refunded {amount}", shop=context.shop, amount=amount),
@@ -88,7 +88,7 @@ def refund(content: RefundContent, context: MessageContext) -> Message:
 
 
 def refund_failed(content: RefundContent, context: MessageContext) -> Message:
-    """Report that a refund was reversed."""
+    """Build the mail that reports the reversal of a refund."""
     _, amount = context.gettext, context.amount(content.amount)
     return Message(
         subject=_("{shop}: your refund of {amount} failed", shop=context.shop, amount=amount),

@@ -55,9 +55,10 @@ async def process_each(
     process: Callable[[Sequence[_T]], Awaitable[int]],
     store_failed: Callable[[_T, Exception], Awaitable[None]],
 ) -> int:
-    """Call ``process`` with all items or, if it fails, with each; return how many mails it queued.
+    """Call ``process`` with all items; return how many mails it queued.
 
-    An item with which it fails is passed to ``store_failed`` with the error.
+    If it fails, it is called with each item alone. ``store_failed`` gets each item that fails
+    alone, and the error.
     """
     try:
         async with tx.transaction():  # a savepoint, so that ``tx`` can go on after an error
@@ -98,7 +99,7 @@ async def list_dead_letters(tx: Tx, limit: int) -> list[DeadLetter]:
 async def retry_dead_letters(
     db: Db, settings: Settings, merchant_id: str | None, actor: Actor, now: int
 ) -> RetryResult:
-    """Read the dead letters of one merchant, or of all, again, whatever their age.
+    """Retry the dead letters of one merchant (None: of all), whatever their age.
 
     Those that can be read now cause their mails and are deleted; the others remain, with the new
     reason. Each batch and its entry in the audit log are one transaction, so that other writers of

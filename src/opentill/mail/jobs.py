@@ -79,7 +79,7 @@ class UnreadMerchants(Exception):
 
 
 async def find_start(db: Db, now: int) -> Head:
-    """Return the head of the audit log. Without one, mail has just been set up: create it."""
+    """Return the head of the audit log; create it if mail has just been set up."""
 
     async def work(tx: Tx) -> Head:
         head = await queries.HEAD.first(tx, merchant_id=NO_MERCHANT)
@@ -213,7 +213,11 @@ async def queue_login_mails(db: Db, settings: Settings, now: int) -> int:
 
 
 def _login_mail(login: NewLogin) -> NewMail:
-    """Return the mail of a login. Its cause ignores the device's version and the host in IPv6."""
+    """Return the mail about a login.
+
+    Its cause ignores the version of the device and the host part of an IPv6 address, so that a
+    change of these causes no new mail.
+    """
     origin = (login.person_id, _VERSION.sub("", login.device), people.limit_subject(login.address))
     digest = hashlib.sha256(msgspec.json.encode(origin)).hexdigest()[:32]
     return NewMail(
@@ -311,7 +315,7 @@ def _digest_day(sums: figures.CurrencySums) -> DigestDay:
 
 
 async def queue_approval_reminders(db: Db, settings: Settings, now: int) -> int:
-    """Mail waiting requests to staff who may approve them, except the requester; each once.
+    """Mail waiting requests to staff who may approve them, except to the requester; each once.
 
     Requests from before mail was set up, or before a restore, are not mailed.
     """
@@ -345,10 +349,11 @@ async def queue_approval_reminders(db: Db, settings: Settings, now: int) -> int:
 
 
 async def queue_deadline_reminders(db: Db, settings: Settings, now: int) -> int:
-    """Remind of open disputes three days and one day before their deadline, once each.
+    """Send reminders of open disputes three days and one day before their deadline, once each.
 
-    Members are reminded until they have responded, staff until they have added a note since then.
-    A dispute that was opened after a stage had begun gets no reminder of that stage.
+    Members are reminded until they have responded. Staff are reminded until they have added a note
+    after the response. A dispute that was opened after a stage had begun gets no reminder of that
+    stage.
     """
     since = (await find_start(db, now)).since
     mails = 0

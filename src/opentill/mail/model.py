@@ -190,7 +190,11 @@ class GatewayOutage(msgspec.Struct, frozen=True):
 
 
 class NearDeadline(msgspec.Struct, frozen=True, kw_only=True):
-    """An open dispute with a near deadline, and whether merchant and operator have acted."""
+    """An open dispute with a near deadline.
+
+    ``responded``: whether the merchant has responded. ``handled``: whether the operator has added a
+    note after that.
+    """
 
     merchant_id: str
     id: str
@@ -212,9 +216,9 @@ class DigestMerchant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of mails to be sent, and when the oldest was or will be due (None: no mail).
+    """The number of waiting mails, and when the oldest is due (Unix ms; None: none waits).
 
-    ``unknown``, ``failed`` and ``dead_letters`` are numbers of the last day.
+    ``unknown``, ``failed`` and ``dead_letters`` count those of the last day.
     """
 
     waiting: int
@@ -381,7 +385,7 @@ class OutageContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalContent(msgspec.Struct, frozen=True, kw_only=True):
-    """A request waits for a second person; ``kind`` is that of ``approvals.Waiting``."""
+    """A request waits for a second person; ``kind`` is that of the ``approvals.Waiting``."""
 
     shop: str
     kind: str

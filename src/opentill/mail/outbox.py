@@ -364,8 +364,8 @@ async def queue_state(tx: Tx, now: int) -> QueueState:
 async def skip_waiting(tx: Tx, now: int) -> int:
     """Mark waiting mails as unknown after a restore; return how many there were.
 
-    They may have been sent since the backup, and so may those of unread events, which therefore
-    cause no mail any more. Each can be resent.
+    Each may have been sent after the backup, and can be resent. Unread events may have been mailed
+    too, so they cause no mail any more.
     """
     await queries.SKIP_UNREAD.run(tx, now=now)
     return await queries.SKIP_WAITING.run(tx, now=now)

@@ -126,7 +126,10 @@ def login(content: LoginContent, context: MessageContext) -> Message:
 
 
 def invitation(content: InvitationContent, context: MessageContext) -> Message:
-    """Invite a person. Texts by the inviter are only in facts, not in sentences."""
+    """Build the mail that invites a person.
+
+    Texts by the inviter are only in facts, not in sentences.
+    """
     _ = context.gettext
     of_merchant = [(_("The merchant calls itself"), context.shop)] if context.shop else []
     return Message(
@@ -195,7 +198,7 @@ MOVEMENT_KIND: Final = {
 
 
 def test(content: TestContent, context: MessageContext) -> Message:
-    """Show that mail arrives."""
+    """Build the mail that tests the mail server."""
     return Message(
         subject=context.gettext("A test of OpenTill's mail"),
         paragraphs=[context.gettext("If you read this, mail works.")],

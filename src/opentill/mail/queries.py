@@ -48,9 +48,9 @@ BY_CAUSE = Query(
     where merchant_id = :merchant_id and cause = :cause and recipient = :recipient
     """,
 )
-# Select the newest mails of each status, and of these the newest. Each subquery reads one status
-# from its index. Without them PostgreSQL might choose the primary key, and if nearly all mails had
-# another status, it would read all of them to find a few.
+# The newest mails with any of these statuses. Each subquery reads the newest mails of one status
+# from the index by status. Without the subqueries PostgreSQL might read the primary key, and nearly
+# all mails to find a few with a rare status.
 LIST = Query(
     Mail,
     """
@@ -324,9 +324,9 @@ STAFF = Query(
     """,
 )
 # Open disputes of all merchants with a deadline up to `:until`, after `(:after, :after_id)`, for
-# which no reminder of a stage is queued; `:stage` names the stage and `:length` is its time before
-# the deadline. `responded`: the merchant has added evidence, a file or a note. `handled`: the
-# operator has added a note since then, such as that the evidence was sent to the bank.
+# which no reminder of a stage is queued. `:stage` names the stage; `:length` is how long before the
+# deadline it begins. `responded`: the merchant has added evidence, a file or a note. `handled`: the
+# operator has added a note after that, for example that the evidence was sent to the bank.
 NEAR_DEADLINES = Query(
     NearDeadline,
     """

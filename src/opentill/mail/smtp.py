@@ -247,7 +247,7 @@ class Connection:
         except (aiosmtplib.SMTPException, OSError) as error:
             self.close()
             text = _shorten(f"the connection ended before the message: {_describe(error)}")
-            # If the server had closed an idle connection, this does not count as an attempt.
+            # A failure counts as an attempt, unless the server had closed an idle connection.
             is_failure = has_begun or not self.messages
             return Outcome("again" if is_failure else "unreached", text)
         return None

@@ -247,7 +247,10 @@ def _amount(decimal: str, currency: str) -> Amount:
 
 
 async def _refund_failed(tx: Tx, batch: _Batch, event: _Event) -> list[NewMail]:
-    """Mail a reversed refund; a refund that never succeeded is only shown on pages."""
+    """Return the mails about a refund that was reversed.
+
+    A refund that never succeeded causes no mail; pages show it.
+    """
     data = msgspec.json.decode(event.data, type=_FailedRefundEvent)
     if not data.reversed:
         return []
@@ -302,7 +305,7 @@ async def _reversal_mails(
 
 
 async def _cancel(tx: Tx, mail: Mail, now: int) -> bool:
-    """Cancel a mail if it still waits; return whether it did."""
+    """Cancel a mail that still waits; return whether it was cancelled."""
     if mail.status != "WAITING":
         return False
     key = {"merchant_id": mail.merchant_id, "id": mail.id}
@@ -360,7 +363,8 @@ _AUDIT_TOPICS: Final = {  # action in the audit log → topic
 }
 # The subject of an entry "webhooks set" begins like this if it changed the endpoint's URL.
 _CHANGED_URL: Final = re.compile(r"\S+ url ")
-# Action in the audit log → name of the change; if several names follow, the subject's end decides.
+# Action in the audit log → name of the change. If an action has several names, the end of the
+# entry's subject decides.
 ACCOUNT_CHANGES: Final[Mapping[str, str | Mapping[str, str]]] = {
     "people second factor": {"set up": "authenticator_on", "removed": "authenticator_off"},
     "people recovery codes": "codes",

@@ -22,8 +22,8 @@ from opentill.server.client_address import limit_subject
 # If this many applications are pending, the page is probably being flooded, and refuses visitors
 # who have one pending.
 MOST_WAITING: Final = 1000
-MOST_EVER: Final = 10_000  # if this many applications are pending, the page accepts no more
-A_DAY: Final = 5  # the page accepts at most this many applications from a visitor in 24 hours
+MAX_PENDING: Final = 10_000  # if this many applications are pending, the page accepts no more
+MAX_PER_DAY: Final = 5  # the page accepts at most this many applications from a visitor in 24 hours
 UNDECIDED: Final = "the application has not been decided yet"
 LONGEST: Final = {"merchant": 200, "name": 200, "email": 254, "website": 2048, "business": 2000}
 _RETRY_S: Final = 3600
@@ -76,9 +76,10 @@ async def apply(
 ) -> str:
     """Store an application and return the id of its APPLIED merchant.
 
-    ``actor`` is the operator who enters it; None: the applicant on the page, at IP ``address``. The
-    page stores one pending application per e-mail address: for a second one, it returns the first.
-    Raises Invalid, and TooManyRequests if too many are pending or came from the visitor.
+    ``actor`` is the operator who enters the application; None: the applicant sends the page's form
+    from the IP ``address``. The page stores one pending application per e-mail address: for a
+    second one, it returns the first. Raises Invalid, and TooManyRequests if too many are pending or
+    came from the visitor.
     """
     form_values = check_form(form)
     visitor = limit_subject(address) if address and actor is None else None
@@ -110,14 +111,18 @@ async def apply(
 async def _check_room(tx: Tx, visitor: str | None, now: int) -> None:
     """Raise TooManyRequests unless a visitor may send another application."""
     oldest = await queries.APPLIED_FROM.get(
-        tx, visitor=visitor, since=now - _DAY_MS, before=A_DAY - 1
+        tx, visitor=visitor, since=now - _DAY_MS, before=MAX_PER_DAY - 1
     )
     if oldest is not None:
-        raise TooManyRequests(A_DAY, max(1, (oldest + _DAY_MS - now) // 1000))
+        raise TooManyRequests(MAX_PER_DAY, max(1, (oldest + _DAY_MS - now) // 1000))
     number = await queries.COUNT_APPLIED.get(tx) or 0
     if number < MOST_WAITING:
         return
-    if number >= MOST_EVER or visitor is None or await queries.WAITS_FROM.get(tx, visitor=visitor):
+    if (
+        number >= MAX_PENDING
+        or visitor is None
+        or await queries.WAITS_FROM.get(tx, visitor=visitor)
+    ):
         raise TooManyRequests(MOST_WAITING, _RETRY_S)
 
 

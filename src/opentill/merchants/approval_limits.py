@@ -39,10 +39,10 @@ async def exceeds(
     """
     if above is None:
         return False
-    moved = await queries.SOLO_SUMS.all(
+    solo_sums = await queries.SOLO_SUMS.all(
         tx, merchant_id=merchant_id, maker=maker_of(who), since=now - WINDOW_MS
     )
-    sums = [amount, *((row.amount_minor, row.currency) for row in moved)]
+    sums = [amount, *((row.amount_minor, row.currency) for row in solo_sums)]
     return (
         sum(Decimal(abs(minor)).scaleb(-money.exponent(currency)) for minor, currency in sums)
         > above
@@ -52,7 +52,7 @@ async def exceeds(
 async def needs_second(
     tx: Tx, merchant_id: str, who: str, amount: tuple[int, str], above: Decimal | None, now: int
 ) -> bool:
-    """Like ``exceeds``, after concurrent movements have committed."""
+    """Like ``exceeds``, but wait for concurrent movements to commit, so that they count."""
     if above is None:
         return False
     await audit.lock_log(tx)
@@ -66,16 +66,16 @@ async def record(tx: Tx, movement: SoloMovement, now: int) -> None:
 
 async def record_many(tx: Tx, movements: Iterable[SoloMovement], now: int) -> None:
     """Record many amounts in one statement, because other operators wait for the lock meanwhile."""
-    moved = [movement for movement in movements if movement.amount_minor]
-    if not moved:
+    solo_sums = [movement for movement in movements if movement.amount_minor]
+    if not solo_sums:
         return
     await queries.RECORD_SOLO_MOVEMENTS.run(
         tx,
-        merchant_id=[movement.merchant_id for movement in moved],
-        id=[movement.id for movement in moved],
-        kind=[movement.kind for movement in moved],
-        maker=[maker_of(movement.who) for movement in moved],
-        amount_minor=[abs(movement.amount_minor) for movement in moved],
-        currency=[movement.currency for movement in moved],
+        merchant_id=[movement.merchant_id for movement in solo_sums],
+        id=[movement.id for movement in solo_sums],
+        kind=[movement.kind for movement in solo_sums],
+        maker=[maker_of(movement.who) for movement in solo_sums],
+        amount_minor=[abs(movement.amount_minor) for movement in solo_sums],
+        currency=[movement.currency for movement in solo_sums],
         now=now,
     )

@@ -22,7 +22,8 @@ from opentill.merchants import queries
 from opentill.merchants.model import AuditHead, AuditRow
 
 Finding = Literal["altered", "removed", "inserted"]
-_PERSON: Final = re.compile(r"\((per_[0-9a-z]+)\)$", re.ASCII)  # as in ``a@b.org (per_1a2)``
+# Matches the id at the end of ``a@b.org (per_1a2)``.
+_PERSON: Final = re.compile(r"\((per_[0-9a-z]+)\)$", re.ASCII)
 _FIRST: Final = hashlib.sha256(b"opentill audit log").hexdigest()
 
 

@@ -18,16 +18,16 @@ from opentill.db.database import Db
 from opentill.db.polling import poll_in_background
 from opentill.merchants import queries
 
-_EVERY_S: Final = 60.0
+_WRITE_INTERVAL_S: Final = 60.0
 _MINUTE_MS: Final = 60_000
 # The buffer holds the uses of at most this many keys. Until it is written, uses of further keys are
 # not recorded.
-_MOST: Final = 10_000
+_MAX_KEYS: Final = 10_000
 _log: Final = structlog.get_logger()
 
 
 class KeyUses:
-    """The uses of keys in this process that are not written yet: the last use of each key."""
+    """The last use of each key in this process that is not written to the database yet."""
 
     def __init__(self) -> None:
         """Start with an empty buffer."""
@@ -36,7 +36,7 @@ class KeyUses:
     def record(self, key_id: str, now: int) -> None:
         """Record that a key was used."""
         used = self._used
-        if key_id in used or len(used) < _MOST:
+        if key_id in used or len(used) < _MAX_KEYS:
             used[key_id] = now
 
     async def write(self, db: Db) -> None:
@@ -57,7 +57,9 @@ class KeyUses:
         """Write once a minute while the block runs, and once more when it ends."""
         write = partial(self.write, db)
         try:
-            async with poll_in_background(write, _EVERY_S, "uses of keys cannot be written"):
+            async with poll_in_background(
+                write, _WRITE_INTERVAL_S, "uses of keys cannot be written"
+            ):
                 yield
         finally:
             try:

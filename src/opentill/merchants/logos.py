@@ -29,7 +29,7 @@ _REASONS: Final[dict[Why, str]] = {
 }
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 # JPEG markers of frame headers, which contain the picture's size (T.81 table B.1).
-_FRAMES: Final = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
+_FRAME_MARKERS: Final = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _SCAN: Final = 0xDA
 _MARKERS_WITHOUT_LENGTH: Final = frozenset({0x01, *range(0xD0, 0xD9)})  # JPEG
 _ANIMATED: Final = 0x02  # the flag for animations in WebP's extended header
@@ -106,7 +106,7 @@ def _jpeg(content: bytes) -> Picture:
             at += 2
             continue
         (length,) = struct.unpack_from(">H", content, at + 2)
-        if marker in _FRAMES:
+        if marker in _FRAME_MARKERS:
             height, width = struct.unpack_from(">HH", content, at + 5)
             size = (width, height)
         if marker == _SCAN:

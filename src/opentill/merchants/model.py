@@ -88,7 +88,7 @@ class Seller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """What customers see of a merchant, None if not set, and the merchant's time zone."""
+    """What customers see of a merchant, and the time zone of its pages. None: not set."""
 
     display_name: str | None  # None: the merchant's name
     accent_color: str | None  # colour of buttons, as #rrggbb; None: the default colour
@@ -273,7 +273,11 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Authentication(msgspec.Struct, frozen=True):
-    """The result of authentication; without a valid key only ``allowed`` is set."""
+    """The result of authentication.
+
+    ``allowed``: the request is within its address's rate limit. The other fields are None without a
+    valid key.
+    """
 
     allowed: bool
     key_id: str | None

@@ -11,7 +11,7 @@ MOST_MINOR: Final = 10**15
 _MAX_LENGTH: Final = 500
 # In the audit log, the name of the machine's owner begins with this text (decision 0098).
 ROOT: Final = "root ("
-_REFERENCE: Final = 64
+_MAX_REFERENCE_LENGTH: Final = 64
 
 
 def check_text(field: str, text: str, most: int = _MAX_LENGTH) -> str:
@@ -33,7 +33,7 @@ def check_reference(text: str) -> str:
     It is required, because a command whose result was lost is repeated and must not move money
     twice.
     """
-    return check_text("reference", text, _REFERENCE)
+    return check_text("reference", text, _MAX_REFERENCE_LENGTH)
 
 
 def check_amount(field: str, minor: int, currency: str) -> int:

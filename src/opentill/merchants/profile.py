@@ -173,8 +173,8 @@ def _shown(value: str | None) -> str:
 async def seller_at(tx: Tx, merchant_id: str, at: int) -> Seller:
     """Return the seller's details that were in force at a time (Unix ms).
 
-    For a time before the first details were entered these are the first ones, so that a merchant
-    who enters them late can still send receipts that have them. All are None if there are none.
+    For a time before the first details were entered, the first ones are returned, so that receipts
+    of earlier payments have them too. All are None if none were ever entered.
     """
     return await queries.SELLER_AT.first(tx, merchant_id=merchant_id, at=at) or Seller()
 

@@ -41,7 +41,7 @@ INSERT = Command(
     """,
 )
 BY_ID = Query(Merchant, "select * from merchants where id = :merchant_id")
-# Not "for update": that would block new rows that refer to the merchant, such as orders.
+# "for update" would block new rows that refer to the merchant, such as orders.
 LOCKED = Query(Merchant, "select * from merchants where id = :merchant_id for no key update")
 # Serializes operators' actions on a merchant, so that no other action uses a reference or changes a
 # count between an action's checks and its writes.
@@ -49,7 +49,8 @@ LOCK = Value(str, "select id from merchants where id = :merchant_id for no key u
 # For changes of the standing: waits for transactions that rely on it, such as opening a session
 # (decision 0082).
 LOCK_FOR_UPDATE = Query(Merchant, "select * from merchants where id = :merchant_id for update")
-# For transactions that rely on the standing: shared, so that they do not block each other.
+# For transactions that rely on the standing. The lock is shared, so that they do not block each
+# other.
 FIND_SHARED = Query(
     Merchant,
     "select * from merchants where id = :merchant_id for key share",
@@ -145,16 +146,16 @@ ALL = Query(
     """,
 )
 # Merchants whose name contains a text (`:like` is its pattern) or whose id equals it (`:text`).
-_FOUND = """
+_MATCHES = """
     from merchants
     where (:text = '' or id = :text or name ilike :like or display_name ilike :like)
         and (:status::text is null or status = :status)
 """
 SEARCH = Query(
     Merchant,
-    f"select * {_FOUND} order by created_at desc, id desc limit :limit offset :offset",
+    f"select * {_MATCHES} order by created_at desc, id desc limit :limit offset :offset",
 )
-COUNT_FOUND = Value(int, f"select count(*) {_FOUND}")
+COUNT_FOUND = Value(int, f"select count(*) {_MATCHES}")
 SETTLEMENT_CURRENCIES = Query(
     SettlementCurrency, "select distinct settlement_currency as currency from merchants"
 )
@@ -199,7 +200,7 @@ STORE_SELLER = Command(
         tax_rate = excluded.tax_rate
     """,
 )
-# The details in force at a time or, for a time before the first ones, those.
+# The details in force at a time or, before the first details, the first ones.
 SELLER_AT = Query(
     Seller,
     """

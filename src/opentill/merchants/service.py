@@ -18,9 +18,9 @@ from opentill.merchants.model import Key, KeyFields, Merchant, NewKey, Status
 from opentill.merchants.operator_actions import check_text
 from opentill.server.client_address import limit_subject
 
-# Authentication waits at most this long for a connection. Every request begins with it, so that a
-# hanging database is detected here.
-_PATIENCE_S: Final = 1.8
+# Authentication waits at most this long for a connection. Every request is authenticated first, so
+# that a hanging database is detected here.
+_CONNECTION_TIMEOUT_S: Final = 1.8
 LONGEST_NAME: Final = 100  # a key's name has at most this many characters
 
 
@@ -228,7 +228,7 @@ async def authenticate(
     limit = settings.limit_ip_per_minute
     if not limit and not is_well_formed:
         return None
-    async with db.connection(_PATIENCE_S) as tx:
+    async with db.connection(_CONNECTION_TIMEOUT_S) as tx:
         if limit:
             subject = limit_subject(address)
             authentication = await queries.AUTHENTICATE_LIMITED.first(

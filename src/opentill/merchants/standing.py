@@ -86,7 +86,10 @@ async def create(
 async def create_from_draft(
     tx: Tx, draft: Merchant, event: StatusEvent, actor: Actor, now: int, why: str = ""
 ) -> Merchant:
-    """Store a draft by its first event; ``why`` is the reason for disabled capabilities."""
+    """Store a draft, whose first event is ``event``.
+
+    ``why`` is the reason for the capabilities that its status disables.
+    """
     transition = BY_EVENT[event]
     merchant = _with_standing(draft, transition.target, why, {}, now)
     await terms.insert(tx, merchant, actor, _ACTIONS[event], now)
@@ -140,7 +143,7 @@ async def set_capability(
     switches.pop(capability, None)
     if not on:
         switches[capability] = actor.reason
-    why = old.charge_off or ""  # why the merchant is SUSPENDED; not used while it is ACTIVE
+    why = old.charge_off or ""  # why the merchant is SUSPENDED; has no effect on an ACTIVE merchant
     new = _with_standing(old, old.status, why, switches, now)
     event: Event = "capability_on" if on else "capability_off"
     return await _set(tx, old, new, _Line(event, actor, notes, capability), now)
@@ -214,7 +217,11 @@ async def _lock(tx: Tx, merchant_id: str) -> Merchant:
 def _with_standing(
     old: Merchant, status: Status, why: str, switches: dict[Capability, str], now: int
 ) -> Merchant:
-    """Return the merchant with another standing; ``why`` explains what the status disables."""
+    """Return the merchant with another standing.
+
+    ``why`` is the reason for the capabilities that the status disables, ``switches`` are the
+    reasons for those that are switched off individually.
+    """
     off = {
         f"{capability}_off": why if capability in TAKEN[status] else switches.get(capability)
         for capability in CAPABILITIES

@@ -133,10 +133,9 @@ async def change(
 ) -> Merchant:
     """Change fields of ``Terms`` for sessions that are opened from now on.
 
-    Overdraft limit, payout minimum and allow-list belong to the merchant instead of an order and
-    apply immediately, as do ``name`` and ``time_zone``, which are also accepted. Without a change
-    there is no new version. The settlement currency cannot change, because the balance is in it.
-    Raises Invalid and NotFound.
+    Overdraft limit, payout minimum, allow-list, ``name`` and ``time_zone`` belong to the merchant
+    and not to orders, so these apply immediately. Without a change there is no new version. The
+    settlement currency cannot change, because the balance is in it. Raises Invalid and NotFound.
     """
     if not reason.strip():
         raise Invalid("reason", "reason must say why, in a few words")

@@ -7,11 +7,11 @@ import msgspec
 from opentill.core import money
 from opentill.core.errors import Invalid
 
-MANY: Final = 1000  # each count stops here
+MAX_COUNT: Final = 1000  # the highest value of each count
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of work in progress, each capped at ``MANY``."""
+    """Counts of work in progress, each capped at ``MAX_COUNT``."""
 
     payments: int  # those in progress, and those to which the gateway has not responded
     refunds: int

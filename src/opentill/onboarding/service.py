@@ -10,7 +10,7 @@ from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.merchants import Actor, Merchant
 from opentill.onboarding import queries
-from opentill.onboarding.model import MANY, NotClosable, Unfinished
+from opentill.onboarding.model import MAX_COUNT, NotClosable, Unfinished
 from opentill.people import NewLink
 
 
@@ -55,13 +55,13 @@ async def approve(  # noqa: PLR0913 - the fields of the form
 
 
 async def decline(tx: Tx, merchant_id: str, actor: Actor, now: int, *, notes: str = "") -> Merchant:
-    """Close an APPLIED merchant; nobody is notified. Raises like ``approve``."""
+    """Close an APPLIED merchant; nobody is notified. Raises the errors of ``approve``."""
     return await merchants.change_status(tx, merchant_id, "declined", actor, now, notes=notes)
 
 
 async def unfinished(tx: Tx, merchant: Merchant) -> Unfinished:
     """Return a merchant's remaining money and work."""
-    work = await queries.UNFINISHED_WORK.one(tx, merchant_id=merchant.id, limit=MANY)
+    work = await queries.UNFINISHED_WORK.one(tx, merchant_id=merchant.id, limit=MAX_COUNT)
     balance = await ledger.find_balance(tx, merchant.id, merchant.settlement_currency)
     accounts = {
         name: 0 if balance is None else int(getattr(balance, name))

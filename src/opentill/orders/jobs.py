@@ -38,8 +38,8 @@ STUCK_MS: Final = 15 * 60_000  # an order that has been CREATING for longer coun
 _MERCHANTS: Final = 100  # one turn reads the history of at most this many merchants
 # One transaction prunes this many orders; most of them have up to five rows of history.
 _PRUNED_AT_ONCE: Final = 200
-# Status of the last attempt → the event that a forgotten CREATING order should have had.
-_MISSED: Final[dict[AttemptStatus, Event]] = {
+# Status of the last attempt → the event that a forgotten CREATING order has missed.
+_MISSED_EVENTS: Final[dict[AttemptStatus, Event]] = {
     "DECLINED": "declined",
     "REFUSED": "refused",
     "VOIDED": "voided",
@@ -110,7 +110,7 @@ async def _resume(tx: Tx, merchant_id: str, order_id: str, now: int) -> None:
     _log.warning("order forgotten", order=order.id, attempt=last.id if last else None)
     if last is not None and last.status in UNDECIDED:
         await attempt_queries.QUERY_NOW.run(tx, merchant_id=last.merchant_id, id=last.id, now=now)
-    elif event := _MISSED.get(last.status) if last else "declined":
+    elif event := _MISSED_EVENTS.get(last.status) if last else "declined":
         await transition(tx, Change(order, event, "nothing is on its way any more"), now)
 
 

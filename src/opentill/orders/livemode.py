@@ -1,8 +1,9 @@
-"""Whether an order's money is real: its ``livemode`` (decision 0033). The sandbox bank's is not.
+"""Whether an order's money is real: its ``livemode`` (decision 0033).
 
-Confirming a payment stores ``livemode`` in the order's row, as determined by the gateway or, if an
-operator confirms, by the gateways of the deployment. The latter also determine it for unpaid
-orders. For orders that were paid before the column existed, the paying attempt's gateway does.
+Payments through the sandbox bank are not real money. Confirming a payment stores ``livemode`` in
+the order's row: as the gateway determines it or, if an operator confirms, as the deployment's
+gateways do. An unpaid order has the ``livemode`` of the deployment. For an order that was paid
+before the column existed, the gateway that was paid through determines it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -82,7 +82,8 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 _RECEIVED: Final = ("PAYMENT", "FEE")
-# FREEZE and UNFREEZE carry a remainder below zero over (``settlement.movements``).
+# FREEZE and UNFREEZE are needed if the remainder to carry over is below zero
+# (``settlement.movements``).
 _CARRIED: Final = ("SETTLEMENT", "FREEZE", "UNFREEZE")
 _SETTLED: Final = (*_CARRIED, "ROLLING_RESERVE")
 _RECOVERED: Final = ("CHARGEBACK_RECOVERY", "ROLLING_RESERVE_RECOVERY")
@@ -91,7 +92,8 @@ _LOST: Final = (
     "CHARGEBACK",
     "CHARGEBACK_FEE",
     "ROLLING_RESERVE_OFFSET",
-    "ROLLING_RESERVE_RELEASE",  # releases the part of the reserve that the loss leaves
+    # Releases what is left of the reserve after the loss was charged to it.
+    "ROLLING_RESERVE_RELEASE",
 )
 
 _CLOSED: Final = ("order.closed", "checkout.expired")

@@ -1,4 +1,7 @@
-"""A customer's newest order and sums. Customers are identified by their orders' e-mail address."""
+"""A customer's newest order, and the totals of their orders in each currency.
+
+Customers are identified by their orders' e-mail address.
+"""
 
 import msgspec
 

@@ -42,7 +42,10 @@ def _codes(decimals: int) -> str:
 
 
 def _unit(currency: str) -> str:
-    """Return SQL for the value of a minor unit. PostgreSQL hashes these lists of constants."""
+    """Return SQL for the value of a minor unit, such as 0.01.
+
+    PostgreSQL looks a currency up in these lists by a hash.
+    """
     return f"""case when {currency} in ({_codes(2)}) then 0.01 when {currency} in ({_codes(3)})
         then 0.001 when {currency} in ({_codes(0)}) then 1.00 end"""
 

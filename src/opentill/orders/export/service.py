@@ -18,7 +18,7 @@ from opentill.server.export_limits import Exports, Readers
 # A part of the file has about this many bytes; the estimate ignores that quotes are doubled.
 _PART: Final = 128 * 1024
 _SCANNED: Final = 20_000  # one statement reads this many orders to find the ends of parts
-_SEARCHED: Final = 2_000  # one statement of a search returns at most this many orders
+_SEARCHED: Final = 2_000  # a search's statement returns at most this many orders
 _AT_ONCE: Final = 2  # an export reads this many parts at a time; more would overload PostgreSQL
 # A part of the file: the orders after the first cursor up to the second, or a list of order ids.
 Part: TypeAlias = tuple[ExportCursor, ExportCursor] | list[str]
