@@ -213,11 +213,7 @@ async def queue_login_mails(db: Db, settings: Settings, now: int) -> int:
 
 
 def _login_mail(login: NewLogin) -> NewMail:
-    """Return the mail about a login.
-
-    Its cause ignores the version of the device and the host part of an IPv6 address, so that a
-    change of these causes no new mail.
-    """
+    """Return the mail about a login. A new device version or IPv6 host causes no new mail."""
     origin = (login.person_id, _VERSION.sub("", login.device), people.limit_subject(login.address))
     digest = hashlib.sha256(msgspec.json.encode(origin)).hexdigest()[:32]
     return NewMail(

@@ -247,10 +247,7 @@ def _amount(decimal: str, currency: str) -> Amount:
 
 
 async def _refund_failed(tx: Tx, batch: _Batch, event: _Event) -> list[NewMail]:
-    """Return the mails about a refund that was reversed.
-
-    A refund that never succeeded causes no mail; pages show it.
-    """
+    """Return the mails about a reversed refund; one that never succeeded causes no mail."""
     data = msgspec.json.decode(event.data, type=_FailedRefundEvent)
     if not data.reversed:
         return []
@@ -363,8 +360,7 @@ _AUDIT_TOPICS: Final = {  # action in the audit log → topic
 }
 # The subject of an entry "webhooks set" begins like this if it changed the endpoint's URL.
 _CHANGED_URL: Final = re.compile(r"\S+ url ")
-# Action in the audit log → name of the change. If an action has several names, the end of the
-# entry's subject decides.
+# Action in the audit log → name of the change; of several names, the subject's end selects one.
 ACCOUNT_CHANGES: Final[Mapping[str, str | Mapping[str, str]]] = {
     "people second factor": {"set up": "authenticator_on", "removed": "authenticator_off"},
     "people recovery codes": "codes",

@@ -66,16 +66,16 @@ async def record(tx: Tx, movement: SoloMovement, now: int) -> None:
 
 async def record_many(tx: Tx, movements: Iterable[SoloMovement], now: int) -> None:
     """Record many amounts in one statement, because other operators wait for the lock meanwhile."""
-    solo_sums = [movement for movement in movements if movement.amount_minor]
-    if not solo_sums:
+    nonzero_movements = [movement for movement in movements if movement.amount_minor]
+    if not nonzero_movements:
         return
     await queries.RECORD_SOLO_MOVEMENTS.run(
         tx,
-        merchant_id=[movement.merchant_id for movement in solo_sums],
-        id=[movement.id for movement in solo_sums],
-        kind=[movement.kind for movement in solo_sums],
-        maker=[maker_of(movement.who) for movement in solo_sums],
-        amount_minor=[abs(movement.amount_minor) for movement in solo_sums],
-        currency=[movement.currency for movement in solo_sums],
+        merchant_id=[movement.merchant_id for movement in nonzero_movements],
+        id=[movement.id for movement in nonzero_movements],
+        kind=[movement.kind for movement in nonzero_movements],
+        maker=[maker_of(movement.who) for movement in nonzero_movements],
+        amount_minor=[abs(movement.amount_minor) for movement in nonzero_movements],
+        currency=[movement.currency for movement in nonzero_movements],
         now=now,
     )

@@ -119,7 +119,7 @@ TRANSITIONS: Final = (
     Transition("CHARGEBACK", "carried_over", "CHARGEBACK", _CARRIED),
     Transition("PAID", "refunded_in_full", "REFUNDED"),
     Transition("SETTLED", "refunded_in_full", "REFUNDED"),
-    # The target is SETTLED if the order had settled or its remainder was carried over, else PAID.
+    # To SETTLED if the order had settled or its remainder was carried over before, else to PAID.
     Transition("REFUNDED", "refund_reversed", "SETTLED", emits=("order.settled",)),
     Transition("REFUNDED", "refund_reversed", "PAID"),
     Transition("PAID", "disputed", "DISPUTED"),
@@ -202,14 +202,14 @@ class Order(PlacedOrder, frozen=True):
     charged_back_minor: int
     due_at: int | None
     settle_at: int | None
-    livemode: bool | None  # whether its money is real; None: see orders/livemode.py
+    livemode: bool | None  # whether the payment is real money; None: see orders/livemode.py
     payment_link_id: str | None  # the link that opened the session; None if no link did
 
     @property
     def unsettled_minor(self) -> int:
-        """The part of a paid, unsettled order's money that is in pending, in the settled currency.
+        """How much of an unsettled order's payment is in pending, in the settled currency.
 
-        Below zero if refunds and losses took more than the payment less its fee.
+        The amount is below zero if refunds and losses took more than the payment less its fee.
         """
         return self.net_settled_minor - self.refund_debit_minor - self.charged_back_minor
 
@@ -262,7 +262,8 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     updated_at: int
     asked_at: int | None = None  # when the gateway was last queried, Unix ms; None: never
-    counted_at: int | None = None  # the quarter hour that counts its failure; None: not counted
+    # Start of the quarter hour that counts its failure (Unix ms); None: not counted.
+    counted_at: int | None = None
     card_brand: str | None = None  # of the card that paid; None: the gateway did not report it
     card_last4: str | None = None
 
@@ -366,9 +367,10 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 class HistoryPart(msgspec.Struct, frozen=True):
-    """A part of a merchant's history: its number of rows, its last order, and its old orders.
+    """A part of a merchant's history: its number of rows, the last order in it, and old orders.
 
-    ``old`` are orders that may have rows to delete, since their last change is old enough.
+    ``old`` are the ids of orders whose last change is old enough, so that they may have rows to
+    delete.
     """
 
     rows: int

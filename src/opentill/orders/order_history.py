@@ -46,7 +46,7 @@ async def count_refund(
 async def uncount_refund(
     tx: Tx, order: Order, amount_minor: int, debit_minor: int, cause: str, now: int
 ) -> Order:
-    """Subtract a reversed refund from the sums of an order that is not REFUNDED."""
+    """Subtract a reversed refund from the sums of an order that is not refunded in full."""
     sums = {"refund_held_minor": -amount_minor, "refund_debit_minor": -debit_minor}
     return await _note(
         tx, order, "refund_reversed", cause, now, refunded_minor=-amount_minor, **sums

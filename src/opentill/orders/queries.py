@@ -177,8 +177,9 @@ STUCK_ORDERS = Query(
     """,
 )
 
-# Whether history may be pruned (jobs.HistoryPruner). Real time is compared as well, since business
-# time may be ahead of it, and the trigger that protects history compares with real time.
+# Condition: an order's history may be pruned (jobs.HistoryPruner). The trigger that protects
+# history compares with real time. Business time may be ahead of real time, so this condition
+# compares with both.
 _OLD: Final = """
     o.updated_at < least(
         :before::bigint, floor(extract(epoch from now()) * 1000)::bigint - 365 * 86400000::bigint)
@@ -186,8 +187,8 @@ _OLD: Final = """
 LAST_MERCHANT = Value(str, "select max(id) from merchants")
 MERCHANT_AFTER = Value(str, "select min(id) from merchants where id > :after")
 # The next part of a merchant's history. An old order has rows to delete if the part has several of
-# its rows. The last order in the part may have some even if only one row is here, because its other
-# rows may be in the next part.
+# its rows. The last order of the part may have rows to delete even if only one is in this part,
+# because its other rows may be in the next part.
 OLD_HISTORY = Query(
     HistoryPart,
     f"""

@@ -37,10 +37,10 @@ def _each(piece: str, written: Iterable[str] = WRITTEN) -> str:
     return ", ".join(piece.format(name, WRITTEN[name]) for name in written)
 
 
-# Places an order with its session, the first line of its history and its directory entry, from a
-# `model.NewOrder`. Writes nothing for a merchant that may not charge. The lock of the merchant's
-# row is the one that foreign keys take anyway; it makes a suspension and this statement wait for
-# each other (decision 0082).
+# Places an order with its session, the first row of its history and its directory entry, from a
+# `model.NewOrder`. Writes nothing for a merchant that may not charge. Locking the merchant's row,
+# as the foreign keys do anyway, makes a suspension and this statement wait for each other (decision
+# 0082).
 PLACE = Command(
     """
     with allowed as materialized (
@@ -89,7 +89,10 @@ _HISTORY_OF_ONE: Final = """
 
 
 def _moved(written: Iterable[str] = ()) -> str:
-    """Build the update of the status and these columns of an order that is still as it was read."""
+    """Build the update of an order's status and of these columns.
+
+    It changes nothing if the order has changed since it was read.
+    """
     columns = "".join(f", {name} = :{name}" for name in written)
     return f"""
         update orders set status = :target, history_number = history_number + 1,
@@ -100,9 +103,10 @@ def _moved(written: Iterable[str] = ()) -> str:
     """  # noqa: S608 - as above
 
 
-# Takes the transition of one locked order; returns nothing if the order, or the attempt that paid
-# it, is no longer as it was read. It takes scalars, because with arrays PostgreSQL plans it anew
-# each time, and reads many rows while its statistics are out of date (decision 0048).
+# Takes the transition of one locked order. Returns nothing if the order, or the attempt that paid
+# it, has changed since it was read. The parameters are scalars: with arrays PostgreSQL would plan
+# the statement anew each time, and read many rows while its statistics are out of date (decision
+# 0048).
 TRANSITION = Query(
     Transitioned,
     f"""
@@ -148,8 +152,8 @@ TRANSITION = Query(
     select merchant_id, id from moved
     """,  # noqa: S608 - as above
 )
-# Like TRANSITION, for transitions to CREATING and PENDING. Of an order they write only the payer's
-# columns, and they change no session and no other attempt. The statement leaves out these parts,
+# Like TRANSITION, for transitions to CREATING and PENDING. These write only the payer's columns of
+# an order, and change neither the session nor another attempt. Leaving these parts out saves time,
 # because PostgreSQL must prepare each part even if it changes nothing (decision 0112).
 OF_UNPAID: Final = ("customer_email", "customer_name", "payer_ip")
 UNPAID = Query(
@@ -296,7 +300,7 @@ SETTLEMENTS = Query(
     select merchant_id, id from moved
     """,  # noqa: S608 - as above
 )
-# The statement of each event whose transitions are taken in batches.
+# Event whose transitions are taken in batches → the statement that takes them.
 MANY: Final[Mapping[str, Query[Transitioned]]] = {
     "confirmed": CONFIRMATIONS,
     "settled": SETTLEMENTS,

@@ -58,12 +58,11 @@ class Payment(msgspec.Struct, frozen=True):
 class Change(msgspec.Struct, frozen=True):
     """A transition that a locked order is to take.
 
-    ``order`` has the new values of the columns ``transition_queries.WRITTEN``, which the transition
-    writes. ``cause`` is for the history. ``posted`` are the postings, each of a type that the
-    table's row allows. ``reason`` is the reason in the ``order.closed`` event; None: the cause.
-    ``back_to`` is the status to which a won dispute or a reversed refund returns the order.
-    ``payment`` is the attempt that pays the order and becomes SUCCEEDED by the same statement; in
-    other transitions, its fields are None.
+    ``order`` has the new values of the columns ``transition_queries.WRITTEN``. ``cause`` is for the
+    history. ``posted`` are the postings, each of a type that the table's row allows. ``reason`` is
+    the reason in the ``order.closed`` event; None: the cause. ``back_to`` is the status to which a
+    won dispute or a reversed refund returns the order. ``payment`` is the attempt that pays the
+    order and becomes SUCCEEDED by the same statement; in other transitions, its fields are None.
     """
 
     order: Order
@@ -102,7 +101,7 @@ def _plan(change: Change, now: int) -> _Plan:
     if event in _NEVER_SETTLES:
         settle_at = None
     elif row.target in ("PAID", "CHARGEBACK") and settled_at is None:
-        # This includes an order whose dispute before its settlement was won or lost.
+        # An order whose dispute is decided before it was settled becomes due again.
         settle_at = order.due_at
     if row.target == "SETTLED" and settled_at is None:
         settled_at = now
@@ -117,7 +116,7 @@ def _plan(change: Change, now: int) -> _Plan:
     return _Plan(change, row, after)
 
 
-# The source of each parameter of the statements: a path of attributes from a ``_Plan``.
+# Parameter of the statements → the path of attributes from a ``_Plan`` to its value.
 _PATHS: Final = {
     "merchant_id": "after.merchant_id",
     "order_id": "after.id",

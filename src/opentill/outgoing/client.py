@@ -168,8 +168,8 @@ class Outgoing:
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
             trace = aiohttp.TraceConfig()
-            # aiohttp calls these before it sends anything over a connection, so that a failure
-            # before them proves that nothing was sent.
+            # aiohttp calls `_opened` before it sends anything over a connection. A failure before
+            # that call proves that nothing was sent.
             trace.on_connection_create_end.append(_opened)
             trace.on_connection_reuseconn.append(_opened)
             self._session = aiohttp.ClientSession(

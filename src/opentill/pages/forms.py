@@ -19,7 +19,10 @@ def entries(form: Mapping[str, str]) -> Entries:
 
 
 def errors(entries: Entries, payment: Payment) -> dict[str, str]:
-    """Check entries; return field → a text that says which input would be accepted."""
+    """Check entries.
+
+    Returns, for each wrong field, a text that says which input would be accepted.
+    """
     texts: dict[str, str] = {}
     if entries.email or not payment.email_optional:
         try:

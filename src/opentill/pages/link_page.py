@@ -137,7 +137,7 @@ async def submit(request: PageRequest, slug: str) -> Response:
 
 
 def _errors(problem: Invalid, entries: model.LinkEntries, offer: LinkOffer) -> dict[str, str]:
-    """Return the field that the customer can correct and its text, or nothing."""
+    """Return the text for the field that the customer can correct, {} if there is no such field."""
     if problem.field == "amount":
         return {"amount": N_("Enter an amount from {least} to {most}")}
     if problem.field == "quantity":

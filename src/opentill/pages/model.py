@@ -75,7 +75,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     success_url: str | None = None
     cancel_url: str | None = None
     email: str = ""
-    email_optional: bool = False  # whether the customer may leave it out: for Epay orders
+    email_optional: bool = False  # whether the customer may leave the e-mail out, as in Epay orders
     name: str = ""
     paid_at: int | None = None
     method: Method | None = None
@@ -95,7 +95,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """A payment link, as the customer may see it; the amounts are prices of a single item."""
+    """A payment link, as the customer may see it. Amounts are for a single item."""
 
     slug: str
     state: str  # ACTIVE, or the reason why the link cannot be used
@@ -105,7 +105,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     most: Money  # equal to ``least`` unless the customer enters the amount
     most_at_once: int = 1
     reference: str | None = None
-    unfinished: str | None = None  # id of this browser's open session of the link; None: none
+    # Id of an open session that this browser opened by the link; None: none.
+    unfinished: str | None = None
     livemode: bool = True
     brand: Brand = Brand()
 
@@ -149,7 +150,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     own_zone: ZoneInfo
 
 
-# Order status → what the page shows, once it no longer shows the payment form.
+# Order status → the state that the page shows once there is no payment form any more.
 STATE_OF: Final[Mapping[Status, State]] = {
     "CREATING": "waiting",
     "PAID": "paid",
@@ -180,7 +181,7 @@ def state_of(payment: Payment, now: int) -> State:
 
 
 def decline_of(payment: Payment) -> str | None:
-    """Return why the last attempt was declined, as a text, or None."""
+    """Return a text that says why the last attempt was declined, None if it was not."""
     attempt = payment.attempt
     if attempt is None or attempt.status not in DECLINED:
         return None
@@ -188,7 +189,7 @@ def decline_of(payment: Payment) -> str | None:
 
 
 def unfinished(payment: Payment) -> Attempt | None:
-    """Return the attempt that the customer has started and can still continue, or None."""
+    """Return the started attempt that the customer can still continue, None if there is none."""
     attempt = payment.attempt
     if attempt is None or attempt.status != "ACTION_REQUIRED":
         return None

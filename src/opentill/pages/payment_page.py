@@ -33,7 +33,7 @@ from opentill.web.translations import N_
 
 _log: Final = structlog.get_logger()
 _GATEWAY_TIMEOUT_S: Final = 3.0
-# The field that an error names → the field of the form beside which the page shows a text.
+# Field of an error → field of the form, and the text that the page shows beside it.
 _REFUSED: Final = {
     "attempts": {
         "method": N_("This payment has been tried too often. Please start again at the shop.")
@@ -120,7 +120,11 @@ class PageRequest:
         return view, payment
 
     def _prefilled(self, view: checkouts.PageView) -> tuple[str, str]:
-        """Return e-mail and name for the form: as this browser sent them, or the merchant's."""
+        """Return e-mail and name for the form.
+
+        If this browser has sent the order's e-mail or name, these are returned, else those that the
+        merchant has prefilled.
+        """
         session, order, key = view.session, view.order, self.app.settings.secret_key
         token, name = prefill.token_in(self.headers), order.customer_name or ""
         prefilled = session.customer_email, session.customer_name or ""
@@ -129,7 +133,8 @@ class PageRequest:
         if prefill.proves(token, key, session.id, order.customer_email, name):
             return order.customer_email, name
         if prefill.proves(token, key, session.id, order.customer_email, ""):
-            # This browser entered the address, but somebody else the name: do not show that.
+            # This browser sent the order's e-mail, but somebody else may have sent the name: do not
+            # show it.
             return order.customer_email, prefilled[1]
         return prefilled
 
@@ -239,12 +244,18 @@ async def submit(request: PageRequest, session_id: str) -> Response:
 
 
 async def count_form(request: PageRequest, form: str) -> None:
-    """Count a form towards the limit of its address. Raises TooManyRequests (decision 0030)."""
+    """Count a form towards the limit of the client's address.
+
+    Raises TooManyRequests (decision 0030).
+    """
     await count_request(request, form, request.app.settings.limit_payments_per_minute)
 
 
 async def count_request(request: PageRequest, scope: str, limit: int) -> None:
-    """Count a request towards a limit per address and minute (0: none). Raises TooManyRequests."""
+    """Count a request towards the limit of the client's address per minute.
+
+    ``limit`` 0 means no limit. Raises TooManyRequests.
+    """
     if not limit:
         return
     subject = merchants.limit_subject(request.client_ip)
@@ -255,7 +266,7 @@ async def count_request(request: PageRequest, scope: str, limit: int) -> None:
 
 
 async def proceed(request: PageRequest, session_id: str, attempt_id: str) -> Response:
-    """Show how to get to the bank while the attempt waits for the customer."""
+    """Show the page that leads to the bank, while the attempt waits for the customer."""
     payment = await request.payment(session_id)
     visit = request.visit()
     attempt = _waiting_for_customer(payment, attempt_id, request.now)

@@ -1,9 +1,9 @@
 """Prefills the payment form with a payer's entries, for the same browser only (decision 0036).
 
 Anybody who has a session's address can open its page, and addresses are passed on. So after a
-decline the form repeats e-mail and name only for a browser with a cookie: a keyed hash of the
-session and these entries. Other browsers see the entries that the merchant has prefilled. The
-cookie has no other effect, and the server does not store it.
+decline, the form repeats e-mail and name only for the browser that sent them. Its cookie proves
+that: it is a keyed hash of the session and these entries. Other browsers see the entries that the
+merchant has prefilled. The cookie has no other effect, and the server does not store it.
 """
 
 import hashlib
@@ -38,5 +38,8 @@ def token_in(headers: Mapping[bytes, bytes]) -> bytes:
 
 
 def proves(cookie_value: bytes, secret_key: str, session_id: str, email: str, name: str) -> bool:
-    """Whether a browser has sent this e-mail and name; in constant time."""
+    """Whether the cookie shows that the browser has sent this e-mail and name.
+
+    The comparison takes constant time.
+    """
     return hmac.compare_digest(cookie_value, token(secret_key, session_id, email, name).encode())

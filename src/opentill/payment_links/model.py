@@ -14,16 +14,19 @@ from opentill.products.model import Currency, Description, Image, Metadata, Name
 
 State = Literal["ACTIVE", "INACTIVE", "EXPIRED", "USED_UP"]
 MAX_USES: Final = 100_000
-# A session expires this early if it takes one of a limited number of uses of its link.
+# A session that takes one of a limited number of uses expires after this time, earlier than others.
 HELD_MS: Final = 30 * 60 * 1000
 # If all uses are taken, the next customer gets the use of a session that nobody has tried to pay
 # for this long (decision 0120).
 IDLE_MS: Final = 5 * 60 * 1000
-_MAX_HELD: Final = 3  # of a link with limited uses, one visitor may hold this many unpaid ones
+_MAX_HELD: Final = 3  # one visitor may hold this many unpaid uses of a link with limited uses
 
 
 def max_held(max_uses: int) -> int:
-    """Return how many unpaid uses one visitor may hold: never all, unless there is only one."""
+    """Return how many unpaid uses of a link one visitor may hold.
+
+    They are never all uses, unless the link has only one.
+    """
     return min(_MAX_HELD, max(1, max_uses // 2))
 
 

@@ -141,9 +141,9 @@ def _idle_parameters(link: PaymentLink, now: int) -> dict[str, Any]:
 
 
 async def _displace(tx: Tx, link: PaymentLink, now: int) -> None:
-    """Expire an idle session to free its use for the next customer. Raises Unusable.
+    """Expire an idle session, so that the next customer gets its use. Raises Unusable.
 
-    Waits for a session that is being expired or paid now, and then counts the uses again.
+    If all idle sessions are being expired or paid at this moment, wait for the first one.
     """
     session_id = await queries.LOCK_IDLE.get(tx, **_idle_parameters(link, now))
     if session_id is None:

@@ -77,8 +77,8 @@ UPDATE = Query(
     returning *
     """,
 )
-# Counts a session that is about to be opened. It writes the row, so that concurrent openings wait
-# and then count this one too, at any isolation level.
+# Counts a session that is about to be opened. Writing the link's row makes concurrent openings wait
+# and then count this session too, at any isolation level.
 TAKE = Query(
     PaymentLink,
     """
@@ -107,7 +107,7 @@ HELD_BY = Value(
     """,
 )
 # Uses whose sessions nobody has tried to pay since :before. The order's ``updated_at`` is the time
-# of the last attempt; it is checked again once the order is locked.
+# of the last attempt. LOCK_IDLE checks it again once the order is locked.
 _IDLE: Final = """
     from payment_link_uses u
     join orders o on o.merchant_id = :merchant_id and o.id = u.order_id
@@ -123,8 +123,8 @@ _IDLE: Final = """
 HAS_IDLE = Value(bool, f"select exists (select 1 {_IDLE})")
 _FIRST_IDLE: Final = f"select u.checkout_id {_IDLE} order by u.created_at, u.order_id limit 1"
 LOCK_IDLE = Value(str, f"{_FIRST_IDLE} for update of o skip locked")
-# Like LOCK_IDLE, for when all these orders are locked: waits for the transaction that ends or pays
-# the first one.
+# Like LOCK_IDLE, if other transactions have locked all these orders: waits for the one that ends or
+# pays the first order.
 AWAIT_IDLE = Value(str, f"{_FIRST_IDLE} for update of o")
 # The usage of links by currency: the sums of recorded payments, and each session that the worker
 # has not recorded yet, read from its order. Orders that were paid after their sessions ended are

@@ -115,7 +115,7 @@ async def change(
 
 
 async def held_since(tx: Tx, account: StoredAccount) -> int | None:
-    """Return since when (Unix ms) a returned payout holds an account's payouts back, or None.
+    """Return since when a returned payout holds an account's payouts back (Unix ms), or None.
 
     A payout that the bank could not send has the same effect if the bank gave the account as the
     reason.

@@ -31,7 +31,8 @@ COLUMNS: Final = (
 )  # fmt: skip
 ADDRESS_COLUMNS: Final = ("street", "building", "postCode", "town", "addressCountry")
 _MEMORY: Final = 1024 * 1024
-_PIECE: Final = 64 * 1024  # this many characters are collected before they are written
+# File contents are collected up to this many characters before they are written.
+_PIECE: Final = 64 * 1024
 # Codes of the countries in SEPA, from the EPC's list.
 _AREA: Final = (
     "AD AL AT BE BG CH CY CZ DE DK EE ES FI FR GB GI GR HR HU IE IS IT LI LT LU LV MC MD ME MK MT "
@@ -41,21 +42,24 @@ _SEPA: Final = frozenset(_AREA.split())
 
 
 class FileVersion(NamedTuple):
-    """How a version of OpenTill writes the file.
+    """The form of the file in a version of OpenTill.
 
-    ``plain``: references and names are not transliterated. ``single``: the bank is asked to book
-    each transfer separately, and the file has the holders' addresses.
+    ``plain``: references and names are not transliterated. ``single``: the file asks the bank to
+    book each transfer separately, and contains the holders' addresses.
     """
 
     plain: bool
     single: bool = True
 
     def reference(self, our_id: str) -> str:
-        """Write one of our ids."""
+        """Write an id of OpenTill as a reference."""
         return our_id if self.plain else charset.reference(our_id)
 
     def name(self, holder: str, *, sepa: bool, longest: int = LONGEST_HOLDER) -> str:
-        """Write a name. Outside SEPA, a name that Latin letters cannot express is not changed."""
+        """Write a holder's name.
+
+        Outside SEPA, a name that Latin letters cannot express is not changed.
+        """
         if self.plain or not (sepa or charset.can_write(holder)):
             return holder
         return charset.text(holder, longest)
@@ -94,9 +98,9 @@ def file_name(run: Run) -> str:
 async def make(db: Db, run_id: str, secret_key: str) -> IO[bytes]:
     """Write the file of a run that is SENT, and return it, positioned at its start.
 
-    The first file's digest is stored, and every later file must have the same digest. If an earlier
-    version of OpenTill wrote the first file, later ones are written as that version did. Raises
-    NotFound, Invalid and ConfigurationError.
+    The digest of the first file is stored, and every later file must have the same digest. If an
+    earlier version of OpenTill wrote the first file, later files are written in the form of that
+    version. Raises NotFound, Invalid and ConfigurationError.
     """
     for version in _VERSIONS:
         file = tempfile.SpooledTemporaryFile(max_size=_MEMORY)  # noqa: SIM115 - the caller closes it

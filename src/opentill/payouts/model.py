@@ -94,12 +94,12 @@ class Payout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def names_account(failure_reason: str) -> bool:
-    """Whether a payout failed because of the account that it was sent to."""
+    """Whether a failure reason says that the account was wrong to which the payout was sent."""
     return re.search(ACCOUNT_REASON, failure_reason.partition(BANK_REFERENCE)[0]) is not None
 
 
 class DuePayout(msgspec.Struct, frozen=True, kw_only=True):
-    """A merchant's money that can be paid out now; times in Unix ms."""
+    """A merchant with money that can be paid out now. Times are Unix ms."""
 
     merchant_id: str
     merchant_name: str
@@ -109,7 +109,8 @@ class DuePayout(msgspec.Struct, frozen=True, kw_only=True):
     account: str | None  # the last characters of the bank account; None: there is no account
     # When the hold after a change of the account ends; None: there is no account.
     usable_from: int | None
-    # When the bank returned a payout to this account, which holds further ones; None: none is held.
+    # When the bank returned a payout to this account (Unix ms), which holds its payouts back; None:
+    # they are not held.
     held_since: int | None
     last_at: int | None  # when the last payout was created; None: there was none
 

@@ -23,7 +23,7 @@ from opentill.payouts.model import (
     WaitingPayout,
 )
 
-# The caller must already have locked the head of the audit log, to avoid a deadlock.
+# To avoid a deadlock, the caller must have locked the head of the audit log before.
 LOCK_AVAILABLE = Value(
     int,
     """
@@ -171,11 +171,12 @@ SEARCH = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# When the bank last returned a payout to the account ``a``, or refused one because of the account;
-# null if it never did, or if staff have confirmed the account since. Versions of an account that
-# differ only in the holder's address have the same usable_from (``accounts.change``). If the bank
-# named the holder or the address (BE), a new address counts as another account. No account is
-# recorded for a payout outside a run: the account is the one that was current when it failed.
+# SQL for when the bank last returned a payout to the account ``a``, or refused one because of the
+# account (Unix ms). It is null if the bank never did, or if staff have confirmed the account since.
+# Versions of an account that differ only in the holder's address have the same usable_from
+# (``accounts.change``). If the bank named the holder or the address (BE), a new address counts as
+# another account. A payout outside a run has no recorded account: it belongs to the account that
+# was current when it failed.
 _BANKS_REASON: Final = f"split_part(p.failure_reason, '{BANK_REFERENCE}', 1)"
 _HELD_SINCE: Final = f"""(
         select max(p.failed_at) from payouts p
@@ -224,7 +225,7 @@ _DUE: Final = f"""
     where b.available > 0 and m.payout_off is null
 """  # noqa: S608 - a constant of ours
 DUE = Query(DuePayout, _DUE + "order by b.currency, b.available desc, b.merchant_id limit :limit")
-# The next batch of a run: merchants whose id is greater than `:after`.
+# The next batch of merchants for a run: those whose id is greater than `:after`.
 DUE_AFTER = Query(
     DuePayout,
     _DUE
@@ -289,9 +290,9 @@ SEND_RUN = Query(
 _CHANGED: Final = """exists (
             select from bank_accounts later
             where later.merchant_id = t.merchant_id and later.version > t.account_version)"""
-# Determine which payouts the file contains. Left out are payouts that have ended, and those of
-# merchants whose payouts were switched off, whose account was changed, or to whose account the bank
-# returned another payout since the run was created.
+# Puts payouts into the file. Left out are payouts that have ended, and payouts of merchants whose
+# payouts were switched off, whose account was changed, or to whose account the bank returned
+# another payout since the run was created.
 PUT_IN_FILE = Command(
     f"""
     update payout_transfers t set in_file = true

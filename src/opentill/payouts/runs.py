@@ -263,8 +263,8 @@ async def _send(tx: Tx, run_id: str, request: FileRequest, now: int) -> Run:
         return run
     subject = f"{run_id}: {form}, at most {run_view.sums.pending} payouts in {sent.currency}"
     await merchants.record_audit(tx, actor, "payouts file", "", subject, now)
-    # All code that ends a payout, changes an account or switches a merchant's payouts off holds the
-    # lock of the audit log's head too, so none of these happens before the commit.
+    # Ending a payout, changing an account and switching payouts off also lock the head of the audit
+    # log. So none of these happens before this transaction commits.
     if not await queries.PUT_IN_FILE.run(tx, run_id=run_id):
         raise Invalid("run", "run must have payouts that may be sent: it has none")
     if request.above is not None and actor.who == run_view.run.created_by:

@@ -18,15 +18,15 @@ from opentill.core.errors import TooManyAtOnce
 Group = Literal["trusted", "strangers"]
 
 AT_ONCE: Final = 2  # this many passwords are hashed at the same time
-# At most this many hashes of a group run or wait; all of them together take one or two seconds.
+# At most this many hashes of a group run or wait. All of these take one or two seconds.
 MOST: Final = 32
-EACH: Final = 8  # at most this many of them are for the same account or address
+EACH: Final = 8  # a group has at most this many hashes for the same account or address
 RETRY_AFTER_S: Final = 2
 _OTHER: Final[dict[Group, Group]] = {"trusted": "strangers", "strangers": "trusted"}
 
 
 class HashQueue:
-    """The queue of a process."""
+    """The queue of hashes of one process."""
 
     def __init__(self, at_once: int = AT_ONCE, most: int = MOST, each: int = EACH) -> None:
         """At most ``at_once`` hashes run at a time; at most ``most`` run or wait in a group.
@@ -76,11 +76,11 @@ class HashQueue:
             await waiter
         except BaseException:
             if waiter.done() and not waiter.cancelled():
-                self._pass_on()  # the caller was cancelled after it had got the turn
+                self._pass_on()  # the caller was cancelled just after it got the turn
             raise
 
     def _pass_on(self) -> None:
-        """Pass the turn to the next group's first waiter, else to the other group's."""
+        """Give the turn to the next group's first waiter, or to the other group's."""
         for group in (self._next, _OTHER[self._next]):
             waiting = self._waiting[group]
             while waiting:

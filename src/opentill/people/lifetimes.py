@@ -15,8 +15,8 @@ class LoginLifetime(NamedTuple):
 
 OF_MEMBERS: Final = LoginLifetime(idle=12 * HOUR_MS, total=14 * 24 * HOUR_MS)
 OF_STAFF: Final = LoginLifetime(idle=HOUR_MS, total=12 * HOUR_MS)
-# Cookies and the rows of logins are kept for this time, because they do not contain the role of the
-# person.
+# Cookies and the rows of logins do not contain the person's role, so both are kept as long as the
+# longest login can last.
 LONGEST_LOGIN_MS: Final = max(OF_MEMBERS.total, OF_STAFF.total)
 USED_AT_PRECISION_MS: Final = MINUTE_MS  # a login's time of last use is written at most this often
 

@@ -46,13 +46,13 @@ _FACTOR: Final = _Delay(free=10, longest_ms=15 * 60_000)
 
 
 class Attempt(NamedTuple):
-    """A counted attempt; the first of ``subjects`` is its account and client."""
+    """A counted attempt. The first of ``subjects`` stands for its account and client."""
 
     subjects: tuple[str, ...]
 
     @property
     def client(self) -> str:
-        """The subject of account and client."""
+        """The subject that stands for the attempt's account and client."""
         return self.subjects[0]
 
 
@@ -73,8 +73,9 @@ def is_known(secret_key: str, account: str, cookie: str) -> bool:
 def trusted_browser(secret_key: str, person: Person) -> str:
     """Return the cookie value of a browser that has logged in with the present password.
 
-    A new password, and so a reset of the account, makes every browser unknown: an earlier owner of
-    the account cannot delay the present one.
+    It depends on the password: a new one, and so a reset of the account, makes every browser
+    unknown. Otherwise an earlier owner of the account could use up the attempts of the present
+    owner.
     """
     message = f"opentill trusted browser 1\0{person.id}\0{person.password}"
     return hmac.digest(secret_key.encode(), message.encode(), hashlib.sha256).hex()
@@ -91,7 +92,7 @@ def is_trusted(secret_key: str, person: Person | None, cookies: Iterable[str]) -
 async def count(
     db: Db, account: str, address: str, now: int, *, is_known_browser: bool = False
 ) -> Attempt:
-    """Count a login attempt before it is made. Raises TooManyRequests, and then does not count it.
+    """Count a login attempt before it is made. Raises TooManyRequests without counting it.
 
     ``is_known_browser`` means that the browser has logged in to the account before.
     """

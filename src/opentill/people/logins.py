@@ -31,7 +31,7 @@ from opentill.server.client_address import limit_subject
 
 T = TypeVar("T")
 _LONGEST_DEVICE: Final = 300
-# After this many wrong codes with the right password, the person gets a mail.
+# After this many wrong codes with the right password, the person is mailed a warning.
 _MAILED_AFTER: Final = 3
 
 
@@ -60,7 +60,8 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     browser: Browser
     code: str = ""  # the code of the second factor; "" if none was entered
     is_known_browser: bool = False  # whether the browser has logged in to this account before
-    cookies: tuple[str, ...] = ()  # the browser's, which may prove that (``limits.is_trusted``)
+    # The browser's cookies, which may prove ``is_known_browser`` (``limits.is_trusted``).
+    cookies: tuple[str, ...] = ()
 
 
 class NewLogin(msgspec.Struct, frozen=True):
@@ -73,7 +74,7 @@ class NewLogin(msgspec.Struct, frozen=True):
 
 
 class BeginAs(Protocol):
-    """Creates a login, as ``begin`` does."""
+    """A function that creates a login, such as ``begin``."""
 
     async def __call__(
         self, tx: Tx, person: Person, browser: Browser, now: int, /, *, strong: bool
@@ -86,7 +87,8 @@ class OfApi(msgspec.Struct, frozen=True):
     """The additional values of an API login."""
 
     merchant_id: str
-    refresh_token: str  # only its second part, which is replaced at each use
+    # Without its first part, which ``NewLogin.token`` contains; it is replaced at each use.
+    refresh_token: str
 
 
 def normalize_email(email: str) -> str:
@@ -253,7 +255,7 @@ async def find(
 
 
 async def note_use(tx: Tx, login: Login, address: str, now: int) -> None:
-    """Update when a login was last used, at most once a minute."""
+    """Record that a login was used. The time is written at most once a minute."""
     if now >= login.used_at + USED_AT_PRECISION_MS:
         await queries.SET_USED.run(tx, id=login.id, now=now, address=address)
 

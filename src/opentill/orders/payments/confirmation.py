@@ -114,9 +114,10 @@ async def confirm_many(tx: Tx, reports: Sequence[Report], now: int) -> set[tuple
 
 
 async def _lock_orders(tx: Tx, attempts: Sequence[PaymentAttempt]) -> dict[tuple[str, str], Order]:
-    """Lock the orders of attempts; return those that share no Epay number, by merchant and id.
+    """Lock the orders of attempts; return those whose Epay number no other order has.
 
-    An order that shares its number can only be confirmed under the locks of all these orders.
+    The result is by merchant and order id. An order that shares its number can only be confirmed
+    under the locks of all orders with that number.
     """
     keys = sorted({(attempt.merchant_id, attempt.order_id) for attempt in attempts})
     if not keys:
@@ -132,7 +133,7 @@ async def _lock_orders(tx: Tx, attempts: Sequence[PaymentAttempt]) -> dict[tuple
 
 
 def count_ended(tx: Tx, attempt: PaymentAttempt, status: AttemptStatus) -> None:
-    """Once ``tx`` is committed, count the attempt in the metrics, if ``status`` ends it."""
+    """If ``status`` ends the attempt, count the attempt in the metrics once ``tx`` is committed."""
     if status not in ENDS:
         return
     count = partial(metrics.count_ended_attempt, attempt.gateway, attempt.method, status)

@@ -99,9 +99,9 @@ async def apply_duplicate_return(
 ) -> None:
     """Apply the outcome of returning a duplicate payment. Idempotent.
 
-    A gateway that refuses for good is not called again; the operator sees the refusal in the
-    order's history. The same holds if the gateway reports later that the return failed, for example
-    because the customer's account is closed: after that only the operator can record the return.
+    If the gateway refuses for good, or reports later that a return has failed, for example because
+    the customer's account is closed, it is not called again. The order's history shows this to the
+    operator, who alone can then record the return.
     """
     order = await service.lock(tx, attempt.merchant_id, attempt.order_id)
     current = await ATTEMPT.first(tx, merchant_id=attempt.merchant_id, id=attempt.id)
@@ -110,8 +110,8 @@ async def apply_duplicate_return(
     is_returned = current.status == "GIVEN_BACK"
     if outcome.status == "SUCCEEDED" and not is_returned:
         if current.check_at is None and not by_operator:
-            # The return has failed before. Either this report is older than that, or somebody has
-            # returned the money at the provider: an operator must decide.
+            # The return failed before. Either this report is older than the failure, or somebody
+            # has returned the money at the provider: an operator must decide.
             _log.error(
                 "duplicate said to be given back", attempt=attempt.id, by=outcome.provider_ref
             )
@@ -122,7 +122,7 @@ async def apply_duplicate_return(
         await note(tx, order, "payment_given_back", cause, now)
     elif outcome.status == "REFUSED" and (is_returned or current.check_at is not None):
         if is_returned and await _has_event(tx, order, "payment_not_given_back", attempt.id):
-            return  # the report is late: the operator has returned the money after that failure
+            return  # the failure is known, and the operator has returned the money since then
         _log.error(
             "duplicate not given back",
             attempt=attempt.id, was=current.status, reason=outcome.reason,

@@ -21,9 +21,9 @@ async def lock_number(tx: Tx, merchant_id: str, order_id: str) -> None:
 
 
 async def find_paid_beside(tx: Tx, order: Order) -> str | None:
-    """Return the id of another paid order with the same number, None if there is none.
+    """Return the id of another paid order with the same Epay number, None if there is none.
 
-    It may have been refunded since. The caller must have locked the number.
+    That order may have been refunded meanwhile. The caller must have locked the number.
     """
     if order.source != "EPAY":
         return None

@@ -19,9 +19,9 @@ _BY_TRANSFER: Final = PaymentOutcome(status="SUCCEEDED", method="BANK_TRANSFER")
 
 
 async def awaits_confirmation(tx: Tx, order: Order) -> bool:
-    """Whether a customer says that they have sent the whole amount, for example by bank transfer.
+    """Whether the customer has stated that the whole amount is sent, for example by bank transfer.
 
-    They say so by starting an attempt that only the operator can confirm.
+    Customers state this by starting an attempt that only the operator can confirm.
     """
     attempt = await queries.MANUAL_ATTEMPT.first(
         tx, merchant_id=order.merchant_id, order_id=order.id

@@ -6,10 +6,11 @@ from opentill.gateways.model import GatewayPaymentEvent, Method
 
 
 class FailedAttempts(msgspec.Struct, frozen=True):
-    """A change of the number of failed attempts of a gateway, method and currency.
+    """A change of a count of failed attempts: that of a gateway, method, currency and quarter hour.
 
-    ``since`` is the beginning of the quarter hour (Unix ms). ``failed`` is the change, below zero
-    if it removes more attempts than it adds. ``attempts`` is how many it adds or removes in all.
+    ``since`` is the beginning of the quarter hour (Unix ms). ``failed`` is added to the count, and
+    is below zero if more attempts are removed than added. ``attempts`` is the number of added and
+    removed attempts.
     """
 
     since: int
@@ -31,7 +32,7 @@ class Payer(msgspec.Struct, frozen=True, kw_only=True):
 
     email: str
     name: str | None
-    prefilled: str | None = None  # the name from the merchant, used if the payer enters none
+    prefilled: str | None = None  # the name that the merchant gave; used if the payer enters none
     ip: str
     locale: str
 

@@ -27,7 +27,8 @@ from opentill.orders.transitions import Change, NotLocked, can, transition
 
 _log: Final = structlog.get_logger()
 
-# An attempt is first queried this long after its creation, when its call has surely ended.
+# An attempt is first queried this long after its creation, when the call to its gateway has surely
+# ended.
 FIRST_CHECK_MS: Final = 15_000
 # New status of an attempt → after how many milliseconds its gateway is queried again.
 CHECK_AFTER_MS: Final = {"ACTION_REQUIRED": 60_000, "PENDING": 2_000}
@@ -71,8 +72,9 @@ async def apply_to_attempt(
         case _ if _is_failure(attempt, outcome, now):
             return await _apply_failure(tx, order, attempt, outcome, now)
         case _:
-            # The outcome is UNKNOWN, or it is NOT_FOUND but the request may still arrive or the
-            # gateway has already reported on the attempt: the worker queries it again.
+            # The worker queries an attempt again if the outcome is UNKNOWN, or if it is NOT_FOUND
+            # and either the request may still arrive or the gateway has already reported on the
+            # attempt.
             _log.warning("attempt unknown", attempt=attempt.id, reason=outcome.reason)
             return attempt
 
@@ -158,9 +160,9 @@ async def _close_unpaid(tx: Tx, order: Order, paid_order_id: str, now: int) -> O
 
 
 async def _find_hkd_rate(tx: Tx, order: Order, outcome: PaymentOutcome) -> Decimal | None:
-    """Return the order's rate to HKD at its opening if the payment clears in HKD, else None.
+    """Return the order's rate to HKD at its opening, None unless the payment clears in HKD.
 
-    The rate is only displayed: if there was none at that time, None is returned as well.
+    If there was no rate at that time, the result is None too, because the rate is only displayed.
     """
     if outcome.clearing_currency != "HKD":
         return None
@@ -177,7 +179,7 @@ async def _apply_acceptance(
     status: Literal["ACTION_REQUIRED", "PENDING"],
     now: int,
 ) -> PaymentAttempt:
-    """Apply that the customer must act, or that the gateway will decide later."""
+    """Apply an outcome after which the customer must act, or the gateway decides later."""
     is_stale = attempt.status == "PENDING" and status == "ACTION_REQUIRED"
     if attempt.status not in UNDECIDED or is_stale or attempt.status == status:
         return attempt
@@ -195,7 +197,7 @@ async def accept(
     """Apply to a SUBMITTED attempt that the customer must act, or that the gateway decides later.
 
     ``order`` is CREATING by this attempt, and need not be locked. Writes nothing and returns None
-    if the order changed since it was read, or for an outcome that ends the attempt.
+    if the order changed since it was read, or if the outcome ends the attempt.
     """
     match outcome.status:
         case "ACTION_REQUIRED" | "PENDING" as status:
@@ -216,15 +218,14 @@ async def accept(
 async def _apply_failure(
     tx: Tx, order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt:
-    """Apply that the attempt failed: another attempt may pay the order, or the order is closed."""
+    """Apply a failed attempt: another attempt may pay the order, or the order is closed."""
     if attempt.status not in UNDECIDED:
         return attempt
     status, event = _FAILURES[outcome.status]
     written = await write_attempt(tx, attempt, status, outcome, None, now)
     reason = outcome.reason or outcome.status.lower()
     cause = f"{attempt.id}: {reason}"
-    # If the order waits for another attempt, which was sent to its gateway, this decline does not
-    # change the order.
+    # A decline does not change an order that waits for another attempt at its gateway.
     waits_for_other = order.status == "CREATING" and attempt.status != "SUBMITTED"
     if can(order, event) and not (waits_for_other and event == "declined"):
         await transition(tx, Change(order, event, cause, reason=reason), now)

@@ -63,8 +63,9 @@ UPDATE_ATTEMPT = Query(
     returning *
     """,
 )
-# Claims attempts that are due for a query, until `:lease_until`: those through `:gateways` if
-# `:included`, else those through all other gateways. If `:gateways` is null, all due attempts.
+# Claims attempts that are due for a query, until `:lease_until`. `:included` tells whether these
+# are the attempts through `:gateways`, or those through all other gateways. If `:gateways` is null,
+# all due attempts are claimed.
 CLAIM_ATTEMPTS = Query(
     PaymentAttempt,
     """
@@ -79,8 +80,9 @@ CLAIM_ATTEMPTS = Query(
     returning a.*
     """,
 )
-# Marks a duplicate payment before its gateway is asked to return it, so that a later request says
-# that an earlier one may have arrived. The mark is removed if the first surely did not arrive.
+# Marks a duplicate payment before its gateway is asked to return it, so that a later request tells
+# the gateway that an earlier one may have arrived. The mark is removed if the earlier request
+# surely did not arrive.
 MARK_RETURN_SENT = Command(
     """
     update payment_attempts set reason = 'giving_back'
@@ -116,7 +118,7 @@ STOP_RETURN = Command(
     where merchant_id = :merchant_id and id = :id
     """,
 )
-# Like STOP_RETURN, for a return that had succeeded before its gateway reported that it failed.
+# Like STOP_RETURN, for a gateway that first reported success of the return and then its failure.
 REOPEN_RETURN = Command(
     """
     update payment_attempts
@@ -125,8 +127,9 @@ REOPEN_RETURN = Command(
     where merchant_id = :merchant_id and id = :id and status = 'GIVEN_BACK'
     """,
 )
-# Claims the right to query an attempt now, unless it was claimed less than `:every_ms` ago. Ignores
-# a stored time further ahead than that, which was written before the clock was set back.
+# Claims the right to query an attempt now, unless it was claimed less than `:every_ms` ago. A claim
+# that is more than `:every_ms` in the future was stored before the clock was set back, and is
+# ignored.
 CLAIM_QUERY = Command(
     """
     update payment_attempts set asked_at = :now::bigint
@@ -189,7 +192,8 @@ UNCOUNTED_MERCHANTS = Query(
     select id as merchant_id from merchant where id is not null limit :limit
     """,
 )
-# The end of a merchant's first attempt that is uncounted, or counted though its money arrived.
+# The earliest end (Unix ms) of an attempt of a merchant whose count is wrong: it failed and is not
+# counted, or is counted although its money arrived.
 UNCOUNTED_SINCE = Value(
     int,
     """

@@ -41,10 +41,12 @@ from opentill.orders.payments.outcomes import FIRST_CHECK_MS, accept, apply_to_a
 _log: Final = structlog.get_logger()
 _LONGEST_WAIT_MS: Final = 3_600_000
 _MOST_GATEWAYS: Final = 3  # at most this many gateways are tried while the customer waits
-_PATIENCE_MS: Final = 12_000  # after this time no other gateway is tried
-# An attempt that is older than this is not sent to its gateway: the call takes up to 10 seconds and
-# could end after the first check.
-_LATEST_MS: Final = FIRST_CHECK_MS - 11_000
+_MAX_FAILOVER_MS: Final = (
+    12_000  # this long after the customer submitted, no other gateway is tried
+)
+# An attempt that is older than this is not sent to its gateway. The call takes up to 10 seconds, so
+# the worker might already query the gateway (FIRST_CHECK_MS) while the request is on its way.
+_LATEST_CALL_MS: Final = FIRST_CHECK_MS - 11_000
 QUERY_INTERVAL_MS: Final = 2_000
 
 
@@ -98,7 +100,7 @@ async def submit(
     tried: tuple[str, ...] = ()
     while attempt is not None and is_new:
         waited_ms = (time.monotonic_ns() - started_ns) // 1_000_000
-        if now + waited_ms - attempt.created_at > _LATEST_MS:
+        if now + waited_ms - attempt.created_at > _LATEST_CALL_MS:
             late = PaymentOutcome(status="UNREACHABLE", reason="not_sent")
             return await _apply(db, attempt, late, now)
         request = _request(order, attempt, intent, public_url)
@@ -108,7 +110,7 @@ async def submit(
             gateways.record_reachability(attempt.gateway, reached=outcome.status != "UNREACHABLE")
         waited_ms = (time.monotonic_ns() - started_ns) // 1_000_000
         tried = (*tried, attempt.gateway)
-        if outcome.status != "UNREACHABLE" or waited_ms > _PATIENCE_MS:
+        if outcome.status != "UNREACHABLE" or waited_ms > _MAX_FAILOVER_MS:
             return await _apply(db, attempt, outcome, now, sent_order)
         sent_order = None
         try_next = partial(
@@ -162,7 +164,11 @@ async def _start(
 
 
 async def _read(tx: Tx, intent: PaymentIntent) -> OrderState:
-    """Read the order first: if an attempt starts between the reads, the order is out of date."""
+    """Read an order and its latest attempt.
+
+    The order is read first: if an attempt starts between the two reads, the order is out of date,
+    which the statements that write detect.
+    """
     order = await service.find(tx, intent.merchant_id, intent.order_id)
     return OrderState(order, await service.last_attempt(tx, order.merchant_id, order.id))
 
@@ -232,8 +238,8 @@ async def _apply(
 ) -> PaymentAttempt:
     """Apply the outcome that the attempt's own gateway reported.
 
-    ``sent_order`` is the order as the recorded intent left it, if the outcome is the response to
-    that intent, which can usually be applied without a lock; None: lock the order.
+    If the outcome is the response to a recorded intent, ``sent_order`` is the order as the intent
+    left it. Such an outcome can usually be applied without a lock. None: lock the order.
     """
     if sent_order is not None and outcome.status in ("ACTION_REQUIRED", "PENDING"):
         accepted = await db.autocommit(lambda tx: accept(tx, sent_order, attempt, outcome, now))
@@ -261,7 +267,10 @@ async def query_attempt(
 
 
 def _query_outcome(outcome: PaymentOutcome) -> PaymentOutcome:
-    """Return UNKNOWN for UNREACHABLE: a failed query says nothing about the payment itself."""
+    """Return the outcome of a query: UNKNOWN instead of UNREACHABLE.
+
+    A query that did not reach the gateway says nothing about the payment itself.
+    """
     if outcome.status == "UNREACHABLE":
         return PaymentOutcome(status="UNKNOWN", reason=outcome.reason)
     return outcome
@@ -272,7 +281,8 @@ async def close_page(
 ) -> PaymentAttempt:
     """Close the gateway's page if the attempt's order is paid or closed, else query the attempt.
 
-    Closing prevents late payments. One that still arrives pays the closed order, or is returned.
+    Closing the page prevents late payments. A late payment that still arrives pays the closed
+    order, or is returned.
     """
     gateway = gateways.get(attempt.gateway)
     if (

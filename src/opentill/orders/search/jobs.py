@@ -16,10 +16,11 @@ from opentill.orders.search.model import ChangedOrder, IndexRow
 # A merchant's changed orders are indexed once there are this many. While there are fewer, reading
 # them in each search costs less than indexing them.
 MIN_CHANGES: Final = 200
-MANY: Final = 1000  # the number of a term's index rows in a place is stored from this many on
+MANY: Final = 1000  # a term's index rows in a place are counted once there are this many
 _MERCHANTS: Final = 200  # one statement returns at most this many merchants
 # If a batch adds only one row of a term, only one in this many batches checks whether the term now
-# has MANY rows, because a check costs as much as a row. So counting begins some hundred rows late.
+# has MANY rows, because the check costs as much as adding the row. So a count begins up to some
+# hundred rows late.
 _ONE_OF: Final = 8
 _turn: Final = itertools.count()
 _Day: TypeAlias = tuple[str, str, int]  # a term, its place, and the start of a day (Unix ms)
@@ -119,7 +120,10 @@ async def index_again(db: Db, batch: int = 1000) -> int:
 async def _add(
     tx: Tx, merchant_id: str, new: Sequence[ChangedOrder], counts: Counter[_Day]
 ) -> bool:
-    """Add the index rows of new orders; False if one exists, which OpenTill itself never causes."""
+    """Add the index rows of new orders; return False if a row exists already.
+
+    OpenTill itself never causes such a row.
+    """
     rows = [
         (term, place, order.created_at, order.id)
         for order in new
@@ -146,7 +150,11 @@ async def _add(
 async def _replace(
     tx: Tx, merchant_id: str, orders: Sequence[ChangedOrder], counts: Counter[_Day]
 ) -> None:
-    """Replace index rows of orders, removing those of each e-mail address and card they had."""
+    """Replace the index rows of orders.
+
+    This removes the rows with every e-mail address and card that the order had since it was last
+    indexed.
+    """
     new: list[IndexRow] = []
     old: set[IndexRow] = set()
     for order in orders:

@@ -25,9 +25,9 @@ _TIME_DIGITS: Final = 12  # an entry's id begins with its time (Unix ms) in this
 
 
 class Form(NamedTuple):
-    """A form of id or number: its name, and the statement that finds orders by it.
+    """A form of id or number, and the statement that finds orders by it.
 
-    ``reads`` returns the statement's values for a text, None if the text has another form.
+    ``reads`` parses a text and returns the statement's values, None if the text has another form.
     """
 
     name: str

@@ -63,7 +63,10 @@ class OrderFilters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """The columns of an order that a search reads; ``is_new``: the index of terms lacks it."""
+    """The columns of an order that a search reads.
+
+    ``is_new``: the index of terms does not contain the order yet.
+    """
 
     id: str
     created_at: int
@@ -104,9 +107,10 @@ class PendingOrder(Candidate, frozen=True):
 
 
 class ChangedOrder(msgspec.Struct, frozen=True):
-    """An order to be indexed. ``were`` are its e-mail addresses since it was last indexed.
+    """An order to be indexed.
 
-    When it was last indexed, its card was unknown or the same. ``is_new``: it was never indexed.
+    ``were`` are its e-mail addresses since it was last indexed. At that time its card was either
+    unknown or the present one. ``is_new``: it was never indexed.
     """
 
     id: str
@@ -149,7 +153,7 @@ class IndexRow(msgspec.Struct, frozen=True):
 
 
 class CountChange(msgspec.Struct, frozen=True):
-    """A change of the number of index rows of a term in a place, for orders of one day.
+    """A change of a count: how many index rows of one day's orders have a term in a place.
 
     ``since`` is the start of the day (Unix ms); ``rows`` is below zero if rows were removed.
     """

@@ -122,8 +122,8 @@ REPLACE = Query(
     group by 1, 2, 3
     """,
 )
-# For terms and places that are counted, adds the changes to the counts per day. Starts to count a
-# term in a place if it has `:many` rows or more; checks this only if `:looked_at` says so.
+# Adds the changes to the counts per day, of terms and places that are counted. A term and place for
+# which `:looked_at` is true is counted from now on if it has `:many` rows or more.
 COUNT = Command(
     """
     with change as (
@@ -222,8 +222,9 @@ WORDS = Query(
     ) customer
     """,
 )
-# How many rows some terms and places have from `:since` to `:until`. If a term is counted, stored
-# counts are added up for whole days from `:day` to before `:days_end`, and only the rest is read.
+# How many index rows some terms and places have from `:since` to `:until`. If a term is counted,
+# only the edges are read; the stored counts of the whole days from `:day` to before `:days_end` are
+# added.
 COUNTS = Query(
     Bucket,
     """
@@ -269,7 +270,7 @@ INDEXED_OF = Value(
 
 
 class SearchStatements(NamedTuple):
-    """The statements that read the orders of a search, for one driver."""
+    """The statements that read the orders of a search, for one choice of the rows read first."""
 
     newest: Query[Order]
     oldest: Query[Order]
@@ -319,7 +320,11 @@ _BESIDE: Final = """
 
 
 def _statements(source: str, names: dict[str, str], more: str) -> SearchStatements:
-    """Build the statements of a driver; ``names`` are its columns for the time and id of orders."""
+    """Build the statements for a source of rows.
+
+    ``names`` are the source's columns for the time and id of orders, ``more`` is SQL of further
+    conditions.
+    """
 
     def rows(direction: str, after: str = "") -> str:
         order = "order by {created_at} {0}, {id} {0} limit :limit".format(direction, **names)
@@ -354,10 +359,12 @@ def _statements(source: str, names: dict[str, str], more: str) -> SearchStatemen
 
 _OF_TERM: Final = {"created_at": "t.created_at", "id": "t.order_id"}
 _OF_ORDER: Final = {"created_at": "o.created_at", "id": "o.id"}
-# Statements whose driver is a term: without and with further conditions.
+# Statements that first read the orders with a term; those of BY_TERM_AND_MORE also check further
+# conditions.
 BY_TERM: Final = _statements(_BUCKETS, _OF_TERM, "")
 BY_TERM_AND_MORE: Final = _statements(_BUCKETS, _OF_TERM, _FITS + _ALSO)
-# Statements whose driver is the filters on columns of orders, by the names of these columns.
+# Names of columns of orders → statements that first read the orders with given values of these
+# columns.
 BY_COLUMNS: Final[dict[tuple[str, ...], SearchStatements]] = {
     columns: _statements(
         _ORDERS.replace("{columns}", "".join(f" and o.{name} = :{name}" for name in columns)),

@@ -163,7 +163,8 @@ async def list_after(
 class _PendingMatches:
     """The matches that were read from orders instead of the index.
 
-    Of many, only ``keep`` stay in memory: the newest, or, with a cursor, the oldest after it.
+    At least ``keep`` of them stay in memory: the newest or, with a cursor, the oldest after the
+    cursor.
     """
 
     def __init__(self, keep: int, cursor: ExportCursor | None) -> None:
@@ -190,7 +191,8 @@ class Search:
         self._filters = filters
         self._places: list[list[Place]] = []  # for each condition, the places that fulfil it
         self._driver: list[Bucket] = []
-        self._driven_by = -1  # number of the condition that drives; -1: the filters on columns do
+        # Number of the condition whose orders are read first; -1: those of the columns are.
+        self._driven_by = -1
         self._outdated: list[Position] = []  # pending orders with index rows, which are outdated
         self._pending = _PendingMatches(0, None)
 
@@ -204,7 +206,7 @@ class Search:
         keep: int,
         after: ExportCursor | None = None,
     ) -> "Search":
-        """Read the pending orders, and choose the driver of the statements."""
+        """Read the pending orders, and choose which condition's orders are read first."""
         if text is not None:
             condition = await parse_search_box(tx, filters.merchant_id, text)
             conditions = (*filters.conditions, condition)
@@ -244,7 +246,7 @@ class Search:
             examine(candidate)
 
     async def _choose_driver(self) -> None:
-        """Choose the driver: the condition or the columns, whichever has the fewest orders."""
+        """Choose which orders are read first: those of the condition or columns with the fewest."""
         filters, fewest = self._filters, FOREVER
         for number, condition in enumerate(filters.conditions):
             places = await places_of(self._tx, filters.merchant_id, condition)
@@ -296,7 +298,7 @@ class Search:
 
     @property
     def _is_plain(self) -> bool:
-        """Whether the driver's rows are the result, because there is no other condition."""
+        """Whether there is only one condition, so that its index rows are the result."""
         filters = self._filters
         is_narrowed = filters.columns or filters.session_status or len(filters.conditions) > 1
         return self._driven_by >= 0 and not is_narrowed

@@ -29,7 +29,7 @@ from opentill.orders.settlement import queries
 from opentill.orders.settlement.movements import reserve_release, settlement
 from opentill.orders.transitions import Change, take
 
-# Orders in a batch. A payment of the same merchant waits until the batch is committed, about 0.1 s.
+# Orders in a batch. A payment of the same merchant waits until the batch is committed, some 0.1 s.
 BATCH: Final = 1000
 # A merchant's batches run two at a time: one is prepared while the other waits for the balance's
 # lock or for its commit.
