@@ -190,11 +190,7 @@ class GatewayOutage(msgspec.Struct, frozen=True):
 
 
 class NearDeadline(msgspec.Struct, frozen=True, kw_only=True):
-    """An open dispute with a near deadline.
-
-    ``responded``: whether the merchant has responded. ``handled``: whether the operator has added a
-    note after that.
-    """
+    """An open dispute near its deadline; ``handled``: staff added a note after the response."""
 
     merchant_id: str
     id: str
