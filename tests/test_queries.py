@@ -196,7 +196,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         "orders.search.queries": "INDEX_AGAIN WAITING",
         "orders.settlement.queries": "RESERVES_DUE",
         "payment_links.queries": "ANYWHERE NOTE_ENDED",
-        "payouts.queries": "ANYWHERE BY_IDS DUE DUE_AFTER IN_RUN MOVED_BY_RUN PUT_IN_FILE"
+        "payouts.queries": "ANYWHERE BY_IDS DUE IN_RUN MOVED_BY_RUN NEXT_DUE_MERCHANTS PUT_IN_FILE"
         " REQUESTS_WAITING REQUEST_ANYWHERE RETURNED RUN_EXCEEDS RUN_SUMS TRANSFERS WAITING_OF_RUN",
         "rates.queries": "MISSING",
         "reconciliation.queries": "BETWEEN HAS_PAYMENTS NAMED SUMS_OF_PAYOUTS",

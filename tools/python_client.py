@@ -49,8 +49,8 @@ SINGULAR: Final = {
     "webhook_deliveries": "delivery",
     "events": "event",
 }
-# Usually a function is called by the verb and the resource in the singular, or in the plural if it
-# returns a list. These have other names.
+# The name of a function is usually the verb and the resource, in the plural if the function returns
+# a list. These functions have other names.
 FUNCTIONS: Final = {
     "orders.export": "export_orders",
     "balance.export_statement": "export_statement",

@@ -177,7 +177,7 @@ async def _queue_readings(tx: Tx, now: int) -> list[Reading]:
     ages: list[tuple[Mapping[str, str], float]] = []
     for name, queue in queues.QUEUES.items():
         ages.append(({"queue": name}, queues.age(await queue.oldest(tx), now) / 1000))
-    waiting, oldest_ms = await webhook_jobs.waiting(tx, now)
+    waiting, oldest_ms = await webhook_jobs.measure_backlog(tx, now)
     ages.append(({"queue": "webhooks"}, max(0, oldest_ms) / 1000))
     mails = await mail.queue_state(tx, now)
     ages.append(({"queue": "mail"}, queues.age(mails.oldest, now) / 1000))

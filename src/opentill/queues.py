@@ -18,7 +18,7 @@ MOST: Final = 10_000  # the rows of a queue are counted only up to this number
 
 
 class Source(NamedTuple):
-    """A queue of rows with due times: functions for the earliest time and the number due."""
+    """Functions that read a queue: its earliest due time (Unix ms), and how many rows are due."""
 
     oldest: Callable[[Tx], Awaitable[int | None]]
     waiting: Callable[[Tx, int], Awaitable[int]]
@@ -53,7 +53,7 @@ def age(due: int | None, now: int) -> int:
 async def read(db: Db, now: int) -> list[Queue]:
     """Return all queues; each length and time is read from an index."""
     async with db.connection() as tx:
-        deliveries, oldest_ms = await webhook_jobs.waiting(tx, now)
+        deliveries, oldest_ms = await webhook_jobs.measure_backlog(tx, now)
         mails = await mail.queue_state(tx, now)
         all_queues = [
             Queue("webhooks", deliveries, max(0, oldest_ms)),

@@ -149,7 +149,7 @@ async def test_a_rejected_action_is_not_performed(tx: Tx, action: Action) -> Non
 
 
 async def create_orders(tx: Tx, count: int) -> list[Order]:
-    """Create unpaid orders of one merchant, each over 9.99."""
+    """Create ``count`` unpaid orders of one merchant. The amount of each is 9.99."""
     created_orders = [await world.create_order(tx)]
     shop = created_orders[0].merchant_id
     while len(created_orders) < count:

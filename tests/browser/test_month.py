@@ -302,7 +302,10 @@ async def _dismiss_unmatched_disputes(month: Month) -> None:
 
 
 async def _send_run(month: Month, currency: str, reference: str) -> dict[str, str]:
-    """Start a run and download its file as another person; return amounts by end-to-end id."""
+    """Start a payout run, and let a second person download its bank file.
+
+    Returns the amounts by end-to-end id.
+    """
     fin, gus = month.staff["fin"], month.staff["gus"]
     await fin.open_page("/console/payouts")
     text = await fin.submit_form(

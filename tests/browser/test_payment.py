@@ -137,7 +137,8 @@ async def test_the_3d_secure_page_decides_the_payment(
     await expect(page.locator("main")).to_contain_text(text, timeout=60_000)
 
 
-# tests/pages/test_render.py tests all methods.
+# Methods that are paid in a browser here; tests/pages/test_render.py renders the pages of all
+# methods.
 WALLETS = [
     # Each row: method, currency, price, amount on the receipt.
     ("ALIPAY", "USD", "9.99", "$9.99 USD"),

@@ -17,7 +17,7 @@ from support.statements import EVERYWHERE
 
 __all__ = ["opentill"]
 
-# Statements that fail as they might on another database engine.
+# Statements that imitate failures on another database engine, and one that must run after them.
 FAILING = {
     "products.queries.RUNS": Value(int, "select count(*) from products where id = :id"),
     "products.queries.REFUSED": Command("insert into products (merchant_id) values (:merchant_id)"),

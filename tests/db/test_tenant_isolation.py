@@ -87,18 +87,18 @@ EXPLAINED: Final = frozenset(
         # these run in tests/payouts, tests/db/test_row_locks.py and tests/console/test_books.py
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE RETURNED",
         "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES SUMS_OF_PAYOUTS ADD_BOOKING",
-        # these read rows of all merchants: tests/payouts/test_returned_accounts.py
+        # these read rows of all merchants, which tests/payouts/test_returned_accounts.py tests
         "payouts.queries   ": "HELD_SINCE CONFIRM_ACCOUNT",
-        # these process a run with payouts of many merchants: tests/payouts/test_runs.py
-        "payouts.queries  ": "DUE_AFTER PUT_IN_FILE RUN_SUMS IN_RUN TRANSFERS ADD_TRANSFER"
+        # these process a run with payouts of many merchants, which tests/payouts/test_runs.py tests
+        "payouts.queries  ": "NEXT_DUE_MERCHANTS PUT_IN_FILE RUN_SUMS IN_RUN TRANSFERS ADD_TRANSFER"
         " IS_IN_RUN ACCOUNT ADD_ACCOUNT REQUEST_ANYWHERE WAITING_OF_RUN RUN_EXCEEDS MOVED_BY_RUN",
         # these run in tests/approvals; all but the search by an id are limited to a merchant
         "approvals.queries": "ANYWHERE WAITING WAITING_OF_SUBJECT INSERT BY_ID DECIDE",
-        # these read rows of all merchants: tests/ledger/test_general.py
+        # these read rows of all merchants, which tests/ledger/test_general.py tests
         "ledger.queries ": "BALANCES_AT MERCHANTS_AFTER",
         "list_counts.queries": "CHANGED",
         "figures.queries": "BEHIND BEHIND_OF",
-        # the worker runs these for all or several merchants: tests/mail
+        # the worker runs these for all or several merchants, which tests/mail tests
         "mail.queries": "ANYWHERE NEWEST CLAIM EXPIRE_LEASES GIVE_UP PRUNE UNREAD_MERCHANTS"
         " AUDIT_ENTRIES NEW_LOGINS DIGEST_MERCHANTS"
         " DEAD_LETTERS PRUNE_DEAD_LETTERS DEAD_LETTERS_AFTER"

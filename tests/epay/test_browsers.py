@@ -140,7 +140,7 @@ def test_a_refused_browser_gets_a_page_with_the_same_code_and_message(
             assert '<aside class="test-mode"' in response.text
             # A link to another language would lose the submission.
             assert "?lang=" not in response.text
-    # Clients that prefer no HTML, and clients of mapi.php, get JSON.
+    # Clients that do not ask for HTML, and all clients of mapi.php, get JSON.
     for accept in ("*/*", "application/json", "text/html;q=0, */*", ""):
         response = epay_shop.post("submit", form, headers={"accept": accept})
         assert response.json() == refusal

@@ -243,7 +243,7 @@ EVENTS: Final = (
 def test_only_the_gateway_of_a_payment_may_report_on_it(
     reporter: Reporter, gateway: str, create: Any, report: Report, expected: tuple[str, str, str]
 ) -> None:
-    own_content = None
+    content_for_owner = None
     for owner in sorted(OWNERS, key=lambda name: name != gateway):
         subject = reporter.create_subject(create, owner)
         before, count = reporter.dump_rows(), _read_counter(gateway, owner)
@@ -253,13 +253,13 @@ def test_only_the_gateway_of_a_payment_may_report_on_it(
             return
         assert response.status_code == 200
         if owner == gateway:
-            own_content = response.content
+            content_for_owner = response.content
             if (gateway, report[1]) == ("stripe", "voided"):
                 continue  # Stripe reports a voided session in the same way as a declined one
             assert reporter.dump_rows() != before
             assert reporter.statuses(subject) == expected
             continue
-        assert response.content == own_content  # the gateway cannot see that its report was ignored
+        assert response.content == content_for_owner  # the gateway cannot see that it was ignored
         assert reporter.dump_rows() == before
         assert _warnings(lines) == [(gateway, owner, subject.attempt.id)]
         assert _read_counter(gateway, owner) == count + 1

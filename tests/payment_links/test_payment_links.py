@@ -279,9 +279,9 @@ def test_an_idle_session_gives_its_use_to_the_next_customer(
     assert open_session("192.0.2.10", now + 20 * MINUTE) is None
 
 
-# Each row: the customer's request, and the lock for which it waits while the idle session ends. The
-# form waits for the order, which the worker has locked. The page waits for the table of attempts,
-# which it reads after it has counted the uses.
+# Each row: a customer's request, and a lock that makes it wait while the idle session ends. The
+# form waits for the order's row, which the worker has locked. The page first counts the link's
+# uses, and then waits for the table of attempts.
 SCHEDULES: Final = (
     pytest.param("post", "select from orders where merchant_id = $1 for update", id="form"),
     pytest.param("get", "lock table payment_attempts in access exclusive mode", id="page"),

@@ -11,8 +11,9 @@ from opentill.orders import Order
 from support import world
 
 HOUR: Final = 3_600_000
-# For each table, the columns in which a copy differs from its original; n is the copy's number.
+# SQL that makes an id of the number n of a copy.
 _ID: Final = "lpad(n::text, 26, '0')"
+# Table → the columns whose values differ in a copy.
 _COPIED: Final = {
     "checkouts": {"id": f"'cs_' || {_ID}", "order_id": f"'order_' || {_ID}"},
     "orders": {

@@ -117,10 +117,10 @@ async def test_deliveries_to_a_failing_endpoint_do_not_count_as_late(
     await harness.emit(merchant_id)
     now = harness.now() + 3_600_000
     async with harness.db.connection() as tx:
-        assert (await jobs.waiting(tx, now))[1] >= 3_600_000
+        assert (await jobs.measure_backlog(tx, now))[1] >= 3_600_000
         await tx.execute("update endpoint_leases set failing_since = 1")
-        assert await jobs.waiting(tx, now) == (1, 0)
+        assert await jobs.measure_backlog(tx, now) == (1, 0)
     await harness.create_endpoint(merchant_id, "http://127.0.0.1:9009/other")
     await harness.emit(merchant_id)
     async with harness.db.connection() as tx:
-        assert 3_590_000 < (await jobs.waiting(tx, now))[1] <= 3_600_000
+        assert 3_590_000 < (await jobs.measure_backlog(tx, now))[1] <= 3_600_000

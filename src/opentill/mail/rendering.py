@@ -117,7 +117,7 @@ async def _secret_path(tx: Tx, settings: Settings, mail: Mail, now: int) -> str:
 
 
 def encode(settings: Settings, draft: Draft, merchant: Merchant | None) -> bytes:
-    """Lay a message out, with its headers. Raises Unrenderable."""
+    """Return the bytes of a message, with its layout and headers. Raises Unrenderable."""
     mail, message, context = draft.mail, draft.message, draft.context
     is_for_customers = BY_NAME[mail.topic].is_for_customers
     support_email = merchant.support_email if is_for_customers and merchant is not None else None

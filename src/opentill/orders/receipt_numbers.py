@@ -47,7 +47,7 @@ def parse_receipt_number(text: str) -> IdRange | None:
         return None
     try:
         day = datetime.strptime(match[1], _DAY).replace(tzinfo=UTC)
-    except ValueError:  # no day of a calendar
+    except ValueError:  # the digits are no date
         return None
     first, until = (
         ids.first_id("order", int(moment.timestamp()) * 1000)

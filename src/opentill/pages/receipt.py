@@ -45,7 +45,10 @@ def _chosen_zone(request: PageRequest) -> ZoneInfo | None:
 
 
 def _guess_zone(request: PageRequest) -> ZoneInfo | None:
-    """Return the zone of the region of the browser's first language, if that has only one."""
+    """Guess the time zone from the region of the browser's first language.
+
+    Returns None unless the region has only one time zone.
+    """
     accepted = request.headers.get(b"accept-language", b"").decode("latin-1")
     first = accepted.partition(",")[0].partition(";")[0].strip()
     region = first.replace("_", "-").rpartition("-")[2].upper()

@@ -226,7 +226,7 @@ _DUE: Final = f"""
 """  # noqa: S608 - a constant of ours
 DUE = Query(DuePayout, _DUE + "order by b.currency, b.available desc, b.merchant_id limit :limit")
 # The next batch of merchants for a run: those whose id is greater than `:after`.
-DUE_AFTER = Query(
+NEXT_DUE_MERCHANTS = Query(
     DuePayout,
     _DUE
     + """

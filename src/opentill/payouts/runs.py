@@ -97,7 +97,7 @@ async def perform(db: Db, run: Run, secret_key: str, now: int, most: int | None 
     after, created, unreadable = "", 0, list[str]()
     while run.status == "OPEN":
         async with db.connection() as tx:
-            batch = await queries.DUE_AFTER.all(
+            batch = await queries.NEXT_DUE_MERCHANTS.all(
                 tx, currency=run.currency, after=after, limit=_BATCH
             )
         for due in batch:

@@ -116,7 +116,7 @@ async def count(
 
 
 def _network(address: str) -> str:
-    """Return the network of an address, from which a first attempt does not wait."""
+    """Return the network of an address. Its first attempt at an account does not wait."""
     try:
         parsed = ip_address(address)
     except ValueError:

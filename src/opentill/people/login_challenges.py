@@ -11,23 +11,25 @@ from typing import Final
 
 from opentill.people.lifetimes import CHALLENGE_MS
 
-_RANDOM: Final = 16
-_TIME: Final = 8
-_SIGNATURE: Final = 32
+_RANDOM_BYTES: Final = 16
+_TIME_BYTES: Final = 8
+_SIGNATURE_BYTES: Final = 32
 
 
 def create(secret_key: str, now: int) -> bytes:
     """Return a new challenge, valid for five minutes."""
-    stem = secrets.token_bytes(_RANDOM) + (now + CHALLENGE_MS).to_bytes(_TIME)
+    stem = secrets.token_bytes(_RANDOM_BYTES) + (now + CHALLENGE_MS).to_bytes(_TIME_BYTES)
     return stem + _sign(secret_key, stem)
 
 
 def expires_at(secret_key: str, challenge: bytes, now: int) -> int | None:
     """Return when a challenge expires (Unix ms), None if it is forged or has expired."""
-    stem, signature = challenge[:-_SIGNATURE], challenge[-_SIGNATURE:]
-    if len(stem) != _RANDOM + _TIME or not hmac.compare_digest(signature, _sign(secret_key, stem)):
+    stem, signature = challenge[:-_SIGNATURE_BYTES], challenge[-_SIGNATURE_BYTES:]
+    if len(stem) != _RANDOM_BYTES + _TIME_BYTES or not hmac.compare_digest(
+        signature, _sign(secret_key, stem)
+    ):
         return None
-    end = int.from_bytes(stem[_RANDOM:])
+    end = int.from_bytes(stem[_RANDOM_BYTES:])
     return end if now < end else None
 
 

@@ -108,7 +108,7 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
     merchant_id: str | None  # the merchant of an API login; None for other logins
     refresh_sha256: bytes | None
     has_factor: bool  # whether the person has an authenticator or a passkey
-    by_link: bool  # whether it began by a link that permits setting up a first factor
+    by_link: bool  # whether the login began with a link that lets staff set up their first factor
 
     @property
     def is_pending(self) -> bool:

@@ -1,4 +1,4 @@
-"""Links to invitations and new passwords, when the operator of a sandbox moves business time."""
+"""Changes the expiry of people's links when the operator of a sandbox moves business time."""
 
 from opentill.db.database import Tx
 from opentill.people import queries
@@ -6,7 +6,7 @@ from opentill.people.lifetimes import LINK_MS
 
 
 async def postpone_links(tx: Tx, now: int, by_ms: int) -> None:
-    """Let valid links expire later, because business time is about to be moved ahead."""
+    """Let valid links expire ``by_ms`` later, because business time is about to be moved ahead."""
     await queries.POSTPONE_LINKS.run(tx, now=now, by_ms=by_ms)
 
 

@@ -33,8 +33,8 @@ HAS_FACTOR = Value(
     """,
 )
 BY_EMAIL = Query(Person, "select * from persons where email = :email")
-# Locks a person. Operations that end all logins of a person take this lock too: under it, callers
-# check again what they had checked before the transaction.
+# Locks a person. Operations that end all logins of a person take this lock too. Callers check again
+# under this lock what they had checked before the transaction.
 LOCKED = Query(Person, "select * from persons where id = :id for no key update")
 SET_PASSWORD = Command("update persons set password = :password, updated_at = :now where id = :id")
 RENEW_PASSWORD = Command("update persons set password = :password where id = :id")

@@ -93,7 +93,7 @@ async def offer_new_password(
 async def offer_requested_password(tx: Tx, email: str, now: int, *, actor: Actor) -> NewLink | None:
     """Create the link that an anonymous visitor requested for an address. Raises NotFound.
 
-    Returns None if staff have offered one that is still valid, which is not replaced.
+    A valid link that staff have created is not replaced: then None is returned.
     """
     offered = await queries.OPEN_RESET.first(tx, email=normalize_email(email))
     if offered and offered.created_by != actor.who and offered.can_be_followed(now):
@@ -169,7 +169,8 @@ async def join(
 
     try:
         return await db.run(work)
-    except asyncpg.UniqueViolationError:  # the form was submitted twice and the other was faster
+    # The form was submitted twice, and the other submission was faster.
+    except asyncpg.UniqueViolationError:
         raise NotFound from None
 
 
@@ -354,7 +355,7 @@ async def change_role(
     actor: Actor,
     revoke_keys: bool = False,
 ) -> list[Key]:
-    """Change a member's role, and return their valid API keys that may do more than a lowered one.
+    """Change a member's role; return their valid API keys that may do more than the new role.
 
     ``revoke_keys`` also revokes these keys. Raises NotFound, and Invalid for the last owner.
     """

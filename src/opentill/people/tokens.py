@@ -85,12 +85,11 @@ def _verify_access_token(secret_key: str, token: str, now: int) -> str:
 async def begin(
     db: Db, credentials: Credentials, merchant_id: str | None, secret_key: str, now: int
 ) -> Tokens:
-    """Log a person in at a merchant, which a member of only one may omit.
+    """Log a person in at a merchant, which is optional for a member of a single merchant.
 
-    A person with a second factor sends a code of the authenticator or a recovery code.
-
-    Raises TooManyRequests, WrongCredentials and, after the credentials were verified, Invalid for
-    a merchant that the person is no member of.
+    The credentials of a person with a second factor include a code of the authenticator or a
+    recovery code. Raises TooManyRequests and WrongCredentials. After the credentials were verified,
+    raises Invalid for a merchant that the person is no member of.
     """
     refresh_token = new_token()
     chosen = ""
@@ -143,8 +142,8 @@ async def _access(db: Db, login: Login | None, now: int) -> Access:
 async def refresh(db: Db, token: str, browser: Browser, secret_key: str, now: int) -> Tokens:
     """Exchange a refresh token for new tokens. Raises NotLoggedIn.
 
-    A token that was used before ends the login. So does a token of a login that lacks a second
-    factor which the person has set up since.
+    A token that was used before ends the login. The login also ends if the person has set up a
+    second factor since, which the login has not proved.
     """
     first, _, second = token.partition(".")
     fresh = new_token()

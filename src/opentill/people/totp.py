@@ -1,6 +1,6 @@
 """Codes of an authenticator (RFC 6238), and recovery codes.
 
-Periods follow real time, which the other device uses, and not business time.
+Codes follow real time, as the person's device does, and not business time.
 """
 
 import base64
@@ -17,7 +17,8 @@ import segno
 PERIOD_S: Final = 30
 _DIGITS: Final = 6
 _SECRET_BYTES: Final = 20  # the length of SHA-1's hashes, which RFC 4226 §4 R6 recommends
-_DRIFT: Final = 1  # by how many periods the other clock may be ahead or behind (RFC 6238 §5.2)
+# By how many periods the authenticator's clock may be ahead or behind (RFC 6238 §5.2).
+_DRIFT: Final = 1
 RECOVERY_CODES: Final = 10
 _RECOVERY_BYTES: Final = 10  # a recovery code has 80 random bits, which are 16 letters and digits
 _GROUP: Final = 4
@@ -37,9 +38,9 @@ def code_at(secret: str, period: int) -> str:
 
 
 def matching_period(secret: str, code: str, now_s: int, after: int) -> int | None:
-    """Return the current period of a valid code that is later than period ``after``, else None.
+    """Return the period whose code this is, None if it is no current code.
 
-    ``after`` is the period of the last used code: used and older codes do not match.
+    ``after`` is the period of the last used code: used and older codes are not accepted.
     """
     current = now_s // PERIOD_S
     for period in range(current - _DRIFT, current + _DRIFT + 1):

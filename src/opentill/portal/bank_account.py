@@ -1,8 +1,8 @@
 """The bank account for a merchant's payouts, and the form that replaces it.
 
-The form has the version that it changes, so that nobody overwrites another person's change unseen.
-Only the last characters of the number are shown. Owners use the dashboard's page, staff the
-console's.
+The form contains the version of the account that it showed, so that nobody overwrites another
+person's change unseen. Only the last characters of the number are shown. Owners use the dashboard's
+page, staff the console's.
 """
 
 from typing import Final

@@ -12,13 +12,13 @@ from opentill.http.responses import Download, send_download
 
 
 async def file(download: Download) -> Response:
-    """Stream a file. Raises as its first chunk does."""
+    """Stream a file. Raises the errors of its first chunk."""
     first = await anext(download.chunks, b"")
     return _File(msgspec.structs.replace(download, chunks=_prepend(first, download.chunks)))
 
 
 async def table(name: str, chunks: AsyncGenerator[bytes, None]) -> Response:
-    """Stream a table as CSV for spreadsheets. Raises as its first chunk does."""
+    """Stream a table as CSV for spreadsheets. Raises the errors of its first chunk."""
     return await file(Download(csvfile.CONTENT_TYPE, name, csvfile.with_bom(chunks)))
 
 
@@ -32,7 +32,7 @@ async def _prepend(
 
 
 class _File(Response):
-    """A download, which sends its own headers only."""
+    """A download. It sends all headers itself."""
 
     def __init__(self, download: Download) -> None:
         super().__init__(b"")

@@ -35,10 +35,10 @@ _RELOAD: Final = {**GUARDS, **PRIVATE, "hx-refresh": "true"}
 
 
 class Endpoint:
-    """The rows of one path, by method."""
+    """The pages of one path, by HTTP method, as an ASGI application."""
 
     def __init__(self, portal: Portal, pages: Sequence[Page[Any]]) -> None:
-        """Take the rows of a path; without rows there is no such page."""
+        """Store the path's rows of the table; without rows, the path is not found."""
         self._portal = portal
         self._pages: dict[str, Page[Any]] = {page.method: page for page in pages}
 

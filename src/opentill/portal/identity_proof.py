@@ -20,9 +20,10 @@ _CREDENTIAL: Final = f"{PROOF_PREFIX}credential"
 
 
 async def require(request: PageRequest) -> Response | None:
-    """Return the page that asks for a proof; None if the form or the last ten minutes had one.
+    """Return the page that asks for a proof of identity, None if the person has just given one.
 
-    A proof is a passkey, or the password with a code of the second factor if there is one.
+    A proof counts for ten minutes. It is a passkey, or the password with a code of the second
+    factor if there is one.
     """
     if request.login.is_proved(request.now):
         return None

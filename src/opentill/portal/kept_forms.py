@@ -49,7 +49,7 @@ async def check(request: PageRequest) -> Response | None:
 
 
 def _referring_page(request: PageRequest) -> str:
-    """Return the page with the form, without the base; "" if the browser does not send it."""
+    """Return the path, without the base, of the page with the form; "" if it is unknown."""
     try:
         address = urlsplit(request.headers.get(b"referer", b"").decode("latin-1"))
     except ValueError:  # no valid URL, such as "http://[::1"

@@ -33,11 +33,11 @@ class Preset(msgspec.Struct, frozen=True):
 
 
 class Days(msgspec.Struct, frozen=True):
-    """The days that a list shows, in the merchant's zone.
+    """The days that a list shows, in the merchant's time zone.
 
-    ``since`` and ``until`` are inclusive Unix ms; ``first`` and ``last`` the texts of the fields
-    ``from`` and ``to``, ``YYYY-MM-DD`` or empty for an open end; ``errors`` their errors by field.
-    ``start`` and ``end`` are the days of these fields, None for an open end or an error.
+    ``since`` and ``until`` are their inclusive Unix ms. ``first`` and ``last`` are the texts of the
+    fields ``from`` and ``to``: ``YYYY-MM-DD``, or empty for an open end. ``start`` and ``end`` are
+    the days in these fields, None for an open end or an error. ``errors``: field → error text.
     """
 
     since: int
@@ -51,13 +51,13 @@ class Days(msgspec.Struct, frozen=True):
 
     @property
     def preset(self) -> PresetName | None:
-        """The name of the preset that is shown, None if it is none of them."""
+        """The name of the preset with these days, None if no preset has them."""
         shown = (self.first, self.last)
         return next((row.name for row in self.presets if (row.first, row.last) == shown), None)
 
     @property
     def range(self) -> tuple[int, int]:
-        """``since`` and ``until``."""
+        """The first and last time of the days, inclusive Unix ms."""
         return self.since, self.until
 
     def filename(self, kind: str) -> str:

@@ -50,7 +50,7 @@ def has_logged_in(settings: Settings, headers: Mapping[bytes, bytes], email: str
 
 
 def trust_marks(headers: Mapping[bytes, bytes]) -> tuple[str, ...]:
-    """Return the marks of a trusted browser, by person, as ``Credentials`` takes them."""
+    """Return the cookie's marks of a trusted browser, one for each person."""
     return tuple(entry.partition("-")[2] for entry in _known_persons(headers))
 
 

@@ -35,8 +35,8 @@ class MenuItem(msgspec.Struct, frozen=True):
 class MenuSection(msgspec.Struct, frozen=True):
     """A group of the menu: its icon, its own link, and the links below it.
 
-    The link leads to the page that has the name of the group, which is not below it then, or else
-    to the first page below it. A group of one page is that page alone.
+    If a page has the name of the group, the group's link leads to that page, which has no link
+    below. Otherwise it leads to the first page below. A group of a single page has no links below.
     """
 
     icon: str
@@ -70,6 +70,6 @@ def _section(group: MenuGroup, items: list[MenuItem]) -> MenuSection:
     below = tuple(item for item in items if item is not own)
     if own is None:
         return MenuSection(icon, MenuItem(name, items[0].href, here=False), below)
-    # The nearest page is the current one, so the page of the group is not if one below it is.
+    # Only the nearest page is marked as current: not the group's own page if one below it is.
     here = own.here and not any(item.here for item in below)
     return MenuSection(icon, msgspec.structs.replace(own, here=here), below)

@@ -38,20 +38,21 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
     path: str
     allowed: Allowed
     handler: Callable[[R], Awaitable[Response]]
-    enrolls: bool = False  # whether staff who must still set up a second factor may open it
-    proof: bool = False  # whether it needs a step-up; if ``allowed`` is a permission, that decides
-    files: int = 0  # how many bytes the files of its form may have in total
-    menu: str = ""  # its name in the menu; "" if the menu does not have it
-    group: MenuGroup = "home"  # the group of the menu that has it
+    enrolls: bool = False  # whether staff who must still set up a second factor may open the page
+    # Whether the page needs a step-up; of a permission, its rule decides instead.
+    proof: bool = False
+    files: int = 0  # how many bytes the files of the page's form may have in total
+    menu: str = ""  # the page's name in the menu; "" if the menu has no link to it
+    group: MenuGroup = "home"  # the group of the menu with the page's link
 
     @property
     def in_console(self) -> bool:
-        """Whether it is for staff."""
+        """Whether the page belongs to the console of the staff."""
         return f"{self.path}/".startswith(f"{CONSOLE_PATH}/")
 
 
 class Todo(msgspec.Struct, frozen=True):
-    """A line of a list of things to do: its text, their number, and the page on which to do them.
+    """An item of a list of things to do: its text, how many there are, and the page for them.
 
     ``below`` is the page's path below the merchant's. Counting stops at ``limit``.
     """

@@ -60,7 +60,10 @@ class Portal:
         return self.path == CONSOLE_PATH
 
     def has_page(self, path: str) -> bool:
-        """Return whether the portal has a page at a path below its own; * stands for an id."""
+        """Return whether the portal has a page at this path, relative to the portal's own.
+
+        ``*`` stands for an id.
+        """
         return _IN_BRACES.sub("*", self.path) + path in self._patterns
 
     def nearest_page(self, path: str) -> str:

@@ -46,7 +46,7 @@ _CHANGED: Final = Refusal(
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """An order and what a refund of ``amount``, a text as people enter it, would move."""
+    """What a refund of ``amount`` would move. The amount is text as people enter it."""
 
     order: Order
     merchant: Merchant
@@ -56,9 +56,9 @@ class Preview(msgspec.Struct, frozen=True):
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """How a portal shows the dialog: the rights of its person, and the page of the payment.
+    """How a portal shows the dialog: what its person may do, and the page of the payment.
 
-    ``values`` are those of the page's template, ``back`` is the page's path without the base.
+    ``values`` are those of the page's template. ``back`` is the page's path without the base.
     """
 
     back: str
@@ -185,7 +185,7 @@ def unknown_page(
 def check(
     form: Mapping[str, str], order: Order, *, reason_required: bool = False
 ) -> Refusal | None:
-    """Return why a form is refused by its entries alone, None if it is not."""
+    """Return the refusal of a form with invalid entries, None if they are valid."""
     if not reason_required <= len(form.get("reason", "").strip()) <= _LONGEST_REASON:
         return Refusal(
             400,

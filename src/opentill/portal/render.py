@@ -57,7 +57,7 @@ def fragment(request: PageRequest, template: str, **values: object) -> str:
 
 
 def see_other(request: PageRequest, path: str) -> Response:
-    """Redirect to our page with a path, given without the base."""
+    """Redirect to a page of this site; ``path`` does not contain the base."""
     return responses.see_other(request.base + path)
 
 

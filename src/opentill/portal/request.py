@@ -17,7 +17,7 @@ from opentill.server.upload_limits import Uploads
 from opentill.web import forms, language, templates
 
 _MAX_FIELDS: Final = 50
-# Fields of a query with results that a page reports once.
+# Fields of the query that report the result of an action. A page shows them once.
 _RESULTS: Final = frozenset({"other_person", "done", "rows", "matched", "found"})
 _NO_FILTERS: Final = _RESULTS | {"lang", "page", "before", "after", "live"}
 
@@ -149,11 +149,11 @@ class PageRequest:
         )
 
     async def form(self) -> dict[str, str]:
-        """Return the fields of the form. Raises as ``forms.read`` does."""
+        """Return the fields of the form. Raises the errors of ``forms.read``."""
         return (await self._read_once()).fields
 
     async def files(self) -> dict[str, forms.Upload]:
-        """Return the files of the form. Raises as ``forms.read`` does."""
+        """Return the files of the form. Raises the errors of ``forms.read``."""
         return (await self._read_once()).files
 
     async def _read_once(self) -> forms.Form:
@@ -180,7 +180,10 @@ class PageRequest:
         return form
 
     async def _upload(self, uploads: Uploads) -> forms.Form:
-        """Read a form with files within the time for uploads. Raises as ``forms.read`` does."""
+        """Read a form with files within the time for uploads.
+
+        Raises the errors of ``forms.read``.
+        """
         with uploads.turn(self.login.person_id, self.browser.address):
             self._allow_body_s(uploads.time_s)
             try:
@@ -221,7 +224,7 @@ class PageRequest:
 
     @property
     def page(self) -> str:
-        """The path of the page that is shown; for a form's POST, of the page with the form."""
+        """The path of the page that is shown; for a POST, the path of the page with the form."""
         return self.path if self._is_read else self.portal.nearest_page(self.path)
 
     def page_url(self, **changes: str) -> str:

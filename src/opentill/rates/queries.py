@@ -9,8 +9,9 @@ from opentill.rates.model import ListedRate, MissingRate, Rate
 # Whether a person entered the rate. Rows that an earlier version wrote lack `typed`: of these, the
 # rates that are valid from midnight come from files, and the others were entered.
 _IS_TYPED: Final = "coalesce(typed, valid_from % 86400000 <> 0)"
-# The newest rate at a time in either direction; of two with the same time, the one in the requested
-# direction. A rate in the other direction is inverted and rounded to 12 significant digits.
+# The newest rate of a pair at a time. A rate in the other direction is inverted and rounded to 12
+# significant digits. If both directions have a rate of the same time, the requested direction
+# counts.
 _NEWEST: Final = f"""
         select <shown>
         from (

@@ -34,8 +34,8 @@ from opentill.reconciliation.model import (
 SOURCE: Final = "bank"
 _BATCH: Final = 500
 _ID_DIGITS: Final = 26
-_RETURNED_WITHIN_MS: Final = 90 * 86_400_000  # the bank may return a payout so long after paying it
-_LIKE_AN_ID: Final = 20  # a payout's id has at least this many characters, PO-2026-17 has fewer
+_RETURNED_WITHIN_MS: Final = 90 * 86_400_000  # after this time, the bank returns no payout
+_MIN_ID_LENGTH: Final = 20  # a payout's id has this many characters, but PO-2026-17 has fewer
 _LONGEST_REASON: Final = 400  # a reason in a report is cut to this many characters
 # The effect of a line. BankResult has a field of each name, which counts these lines.
 _Effect = Literal["sent", "returned", "repeated", "in_inbox", "unrelated"]
@@ -54,10 +54,10 @@ async def apply(  # noqa: PLR0913 - a file, its uploader, and the rules for them
 ) -> BankResult:
     """Read a report and end the payouts that it names. The same bytes again change nothing.
 
-    ``file`` must be seekable. ``check_requester`` is called before a line is stored as a request
-    for a second person, and raises for an actor who cannot make it; the report continues from that
-    line when another person reads it. Raises Invalid, before anything is changed, for a file
-    that is no report or has more than ``most`` lines, also in a zip archive.
+    ``file`` must be seekable. ``check_requester`` is called before a request for a second person is
+    stored, and raises an error for an actor who must not make it; another person can then continue
+    the report. Raises Invalid, before anything is changed, for a file that is no report or has more
+    than ``most`` lines, also in a zip archive.
     """
     uploader = _Uploader(actor, rules, check_requester)
     with unzip.open_unpacked(file, MOST_BYTES) as report:
@@ -140,7 +140,7 @@ def _file_of(request: approvals.WaitingAction) -> str:
 
 
 def _waiting_line(request: approvals.WaitingAction, line: int = 0) -> WaitingLine:
-    """Return the line of a request that waits; ``line`` 0 stands for the line in the request."""
+    """Return the waiting line of a request. ``line`` is its number; 0: that of the request."""
     number = line if request.report is None else line or request.report.line
     return WaitingLine(line=number, payout_id=request.subject, request_id=request.id)
 
@@ -174,7 +174,7 @@ def _run_id(text: str) -> str:
 
 
 class _RunBooking(msgspec.Struct, frozen=True):
-    """A booking of a run's whole file; ``again``: the report has had such a booking before."""
+    """A booking of a run's whole file. ``again``: the report contained one for this run before."""
 
     file_id: str
     line: BankLine
@@ -281,7 +281,7 @@ async def _return_money(
     tx: Tx, context: _LineContext, payout: Payout, decision: Literal["fail", "return"],
     uploader: _Uploader, now: int,
 ) -> _Effect | WaitingLine:  # fmt: skip
-    """Return a payout's money or, above the limit, store a request. Raises as the check."""
+    """Return a payout's money; above the limit, store a request. Raises as ``check_requester``."""
     line = context.line
     request = approvals.ActionRequest(
         action="payout-failed" if decision == "fail" else "payout-returned",
@@ -321,7 +321,7 @@ def _decide(
         return "return" if payout.status == "PAID" else "fail"
     if again:
         return "double in report"
-    # The credit differs if the payout did not fail by this booking, but by an operator's action.
+    # The credit is a new one if the payout failed by an operator's action, not by this booking.
     return "repeated" if _is_same_booking(line, payout) else "different"
 
 
@@ -377,7 +377,7 @@ def _theirs(line: BankLine) -> str:
 
 
 async def _sums_of_payouts(tx: Tx, lines: list[BankLine], now: int) -> set[tuple[int, str]]:
-    """Return those amounts of the lines that a payout or a run's file has too."""
+    """Return which amounts of the lines are also the amount of a payout or of a run's file."""
     sums = await queries.SUMS_OF_PAYOUTS.all(
         tx, since=now - _RETURNED_WITHIN_MS,
         amount_minor=[line.amount_minor for line in lines if line.amount_minor is not None],
@@ -397,7 +397,7 @@ def _may_concern_payouts(line: BankLine, sums: set[tuple[int, str]]) -> bool:
         bool(line.reason)
         or line.is_reversal
         or line.amount_minor is None
-        or (plain.startswith("po") and len(plain) >= _LIKE_AN_ID)
+        or (plain.startswith("po") and len(plain) >= _MIN_ID_LENGTH)
         or (line.amount_minor, line.currency) in sums
     )
 

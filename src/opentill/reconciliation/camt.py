@@ -171,7 +171,7 @@ class _Reader:
             return  # the entry is pending or for information only
         self.number += 1
         kind = _DIRECTIONS.get(details.get("direction", entry.get("direction", "")))
-        # No default is possible, because this says whether a payout was sent or came back.
+        # The direction has no default, because it says whether a payout was sent or came back.
         if kind is None:
             raise Invalid("file", f"line {self._line}: CdtDbtInd must be CRDT or DBIT")
         amount, currency = _amount(details, entry, kind, is_only=is_only)

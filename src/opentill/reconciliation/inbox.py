@@ -219,12 +219,12 @@ async def reject_adjustment(
 
 
 async def has_missing(tx: Tx, source: str) -> bool:
-    """Whether differences about items that a gateway's reports lacked are open."""
+    """Whether the inbox has an open difference about an item missing from a gateway's reports."""
     return bool(await queries.HAS_MISSING.get(tx, source=source))
 
 
 async def resolve_missing(tx: Tx, source: str, items: Sequence[tuple[str, str]], now: int) -> None:
-    """Resolve the differences about missing items (kind, id), which a later report has."""
+    """Resolve the differences about missing items (kind, id) that a report has by now."""
     await queries.RESOLVE_MISSING.run(
         tx, source=source, kind=[kind for kind, _ in items], reference=[id_ for _, id_ in items],
         who=OPENTILL.who, now=now,

@@ -36,8 +36,8 @@ SETTLED: Final[dict[Kind, tuple[str, ...]]] = {
 }
 
 
-# Further statuses that mean this at providers that take the money when a dispute opens, and return
-# it if the dispute is won.
+# Further statuses that mean that money has moved, at providers that take the money when a dispute
+# opens and return it if the dispute is won.
 TAKEN_AT_ONCE: Final[dict[Kind, tuple[str, ...]]] = {
     "payment": (),
     "refund": (),
@@ -62,7 +62,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """An item of our books. ``at`` is when it happened, Unix ms; a missing reference is ""."""
+    """An item of our books. ``at`` is when it happened (Unix ms); references may be ""."""
 
     kind: Kind
     merchant_id: str

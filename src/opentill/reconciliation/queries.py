@@ -48,7 +48,8 @@ _ITEMS: Final = """
         and e.source_type = 'dispute' and e.source_id = d.id and e.type = 'CHARGEBACK_RECOVERY'
     where d.gateway = :gateway and d.status in ('WON', 'LOST', 'RECOVERED')
 """
-# The items between two times. `:kind` and `:status` are the pairs of which money has moved.
+# The items between two times whose money has moved: their kind and status are one of the pairs in
+# `:kind` and `:status`.
 BETWEEN = Query(
     Item,
     f"""

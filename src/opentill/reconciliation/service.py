@@ -33,7 +33,10 @@ _BATCH: Final = 500
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """The file in the inbox to which a comparison's differences belong, and the present time."""
+    """What the recording of a comparison needs: the inbox file, its source, and the time.
+
+    ``now`` is Unix ms.
+    """
 
     file_id: str
     source: str

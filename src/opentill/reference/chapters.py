@@ -222,7 +222,7 @@ class _Renderer(RendererHTML):
     """Markdown as the reference shows it: headings that can be linked to, code in figures."""
 
     def heading_open(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
-        """Give a heading an anchor out of its words."""
+        """Give a heading an anchor that is made of its words."""
         del options, env
         return f'<{tokens[idx].tag} id="{slug(tokens[idx + 1].content)}">'
 

@@ -34,7 +34,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """An operation or an event, which has no ``samples``."""
+    """An operation, or an event. An event has no ``samples``."""
 
     anchor: str
     method: str
@@ -56,7 +56,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failures(self) -> tuple[Body, ...]:
-        """The responses without a 2xx status."""
+        """The responses whose status is not 2xx."""
         return tuple(body for body in self.responses if not body.status.startswith("2"))
 
     @property

@@ -89,7 +89,7 @@ class RefundBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RefundOrder(msgspec.Struct, frozen=True):
-    """A refund's id and its order's."""
+    """The ids of a refund and of its order."""
 
     id: str
     order_id: str
@@ -279,6 +279,6 @@ class RefundCaseOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def from_report(cls, case: RefundCase) -> Self:
-        """Show a case; an amount in an unknown currency is shown in minor units."""
+        """Build the view of a case. An amount in an unknown currency is shown in minor units."""
         amount = (case.amount_minor, case.currency)
         return structs.convert(case, cls, amount=money.shown(*amount) or money.named(*amount))

@@ -64,8 +64,8 @@ OF_ATTEMPT = Query(
         and provider_ref = :provider_ref
     """,
 )
-# Reverse a refund, unless the report names another refund at the provider than the one that
-# succeeded: such a report says nothing about this refund's money.
+# Reverse a refund. Changes nothing if the report names another refund at the provider than this
+# one, because such a report says nothing about this refund's money.
 REVERSE = Query(
     Refund,
     """

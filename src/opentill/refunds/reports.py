@@ -102,10 +102,10 @@ async def _apply_to_second_payment(
 async def _apply_failure(
     tx: Tx, attempt: PaymentAttempt, report: GatewayRefundEvent, now: int
 ) -> None:
-    """Record that a refund which is not in the ledger has failed, so that late reports are ignored.
+    """Record that a refund made at the provider has failed, so that late reports are ignored.
 
-    If staff have closed its case, they get a new one, since the money for which they corrected the
-    balance came back.
+    The ledger lacks such a refund. If staff had corrected the balance and closed its case, they get
+    a new case, because the money has come back.
     """
     ref = report.outcome.provider_ref
     existing_case = await cases.find_unmatched(tx, attempt, ref)

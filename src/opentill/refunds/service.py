@@ -46,7 +46,7 @@ async def create(
 ) -> Refund:
     """Create a refund of a paid order as PROCESSING, and freeze its debit.
 
-    ``source`` is the API of the request, which must be the one that placed the order. ``forced``:
+    ``source`` is the API of the request; it must be the API that placed the order. ``forced``:
     the operator refunds although the merchant may not; the caller records that in the audit log.
 
     Idempotent by ``refundNo``. Raises NotFound for an unknown order, Invalid if it cannot be
@@ -320,10 +320,11 @@ async def _end_order(tx: Tx, order: Order, refund: Refund, now: int) -> None:
 async def record_made_at_gateway(
     tx: Tx, order: Order, new: NewMadeAtGateway, gateway: str, now: int
 ) -> Refund:
-    """Record a refund made at the provider; the order is locked, with this much left to refund.
+    """Record a refund made at the provider.
 
-    The money has already left, so the balance may fall below the overdraft limit, as after a
-    chargeback. Raises Invalid if there is no exchange rate to USD.
+    The order must be locked, and this amount must still be refundable. The money has already left,
+    so the balance may fall below the overdraft limit, as after a chargeback. Raises Invalid if
+    there is no exchange rate to USD.
     """
     share = share_of(await with_usd_rate(tx, order, now), new.amount_minor)
     refund = await queries.INSERT_MADE_AT_GATEWAY.one(

@@ -26,9 +26,10 @@ class Share(msgspec.Struct, frozen=True):
 async def with_usd_rate(tx: Tx, order: Order, now: int) -> Order:
     """Return the order with its exchange rate to USD, in which its refunds are shown as well.
 
-    An order that was opened while there was no rate gets the newest one, however old; if there is
-    none for its own currency, it is computed by that of its settled currency. Raises Invalid on
-    ``orderId`` if neither has a rate, or if the order's amount in USD is too large.
+    An order that was opened while there was no rate gets the newest rate of its currency, however
+    old. If its currency has none, the newest rate of the settled currency and the order's own rate
+    to that currency give the rate. Raises Invalid on ``orderId`` if neither has a rate, or if the
+    order's amount in USD is too large.
     """
     if order.usd_exchange_rate is not None:
         return order

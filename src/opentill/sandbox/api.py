@@ -38,7 +38,7 @@ def _check_url(url: str) -> None:
 
 
 async def start_payment(request: Request) -> Response:
-    """Take a payment: 201, or 200 with the payment that was started under this id before."""
+    """Start a payment. The status is 201, or 200 with the payment that this id started before."""
     order, bank = await read_json(request, PaymentOrder), bank_of(request)
     _check_url(order.return_url)
     _check_url(order.callback_url)
@@ -68,7 +68,7 @@ async def void_payment(request: Request) -> Response:
 
 
 async def start_refund(request: Request) -> Response:
-    """Refund a payment: 201, or 200 with the refund that was started under this id before."""
+    """Start a refund. The status is 201, or 200 with the refund that this id started before."""
     order, bank = await read_json(request, RefundOrder), bank_of(request)
     _check_url(order.callback_url)
 

@@ -47,7 +47,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Callback(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of ``callbacks``. ``copies`` is how often a fault still makes the bank repeat it."""
+    """A row of ``callbacks``.
+
+    ``copies`` is how many more times a fault makes the bank deliver it.
+    """
 
     id: str
     receiver: str
@@ -244,7 +247,10 @@ def _list_due(tx: Tx, receiver: str, limit: int) -> tuple[list[Callback], int | 
 
 
 def _mark_arrived(tx: Tx, callback: Callback, now: int, *, recovered: bool) -> None:
-    """Record a delivery, repeat it if a fault says so, and release callbacks held until then."""
+    """Record that a callback arrived; deliver it again if a fault says so.
+
+    Earlier callbacks of its payment that a fault held back are delivered now.
+    """
     tx.run(
         "update callbacks set status = case when copies > 0 then 'pending' else 'delivered' end, "
         "copies = max(copies - 1, 0), held = 0, attempts = attempts + 1, next_at = :now "

@@ -18,7 +18,7 @@ _SKIPS_WORK: Final = ("timeout_before", "error_500", "reset")
 async def respond(
     store: Store, operation: Operation, subject: str, work: Callable[[Tx], Response]
 ) -> Response:
-    """Run ``work`` in a transaction and return its response; a fault may skip or spoil either.
+    """Run ``work`` in a transaction and return its response; a fault may prevent or spoil it.
 
     ``subject`` is the id of the payment or refund, to which a fault may be limited.
     """

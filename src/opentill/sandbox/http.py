@@ -42,7 +42,7 @@ def error_response(refusal: Refusal) -> Response:
 
 
 async def read_json(request: Request, struct: type[T], default: T | None = None) -> T:
-    """Return the body as ``struct``, or the default for an empty one, whatever its media type.
+    """Return the JSON body as ``struct``, whatever its media type; ``default`` for an empty body.
 
     Raises Refusal: 400 for anything else, 413 for more than 64 KiB.
     """

@@ -76,7 +76,7 @@ def _catalogue(language: Language) -> NullTranslations:
 
 
 def choose(locale: str, accept_language: str) -> Localizer:
-    """Choose by the locale of the payment, else by the browser, else English.
+    """Choose a page's language: that of the payment's locale, else the browser's, else English.
 
     A locale without a catalogue leaves the choice to the browser.
     """

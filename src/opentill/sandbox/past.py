@@ -25,7 +25,10 @@ class PastPayment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PastRefund(msgspec.Struct, frozen=True, kw_only=True):
-    """A refund that succeeded; minor units, Unix ms. ``refunded_minor`` of its payment has it."""
+    """A refund that succeeded; minor units, Unix ms.
+
+    Its amount must be included in ``refunded_minor`` of its payment.
+    """
 
     id: str
     payment_id: str

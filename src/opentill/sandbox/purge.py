@@ -1,4 +1,4 @@
-"""Deleting old rows: ended callbacks, and much later payments."""
+"""Deletion of old rows: ended callbacks after 30 days, payments after 400 days."""
 
 import asyncio
 from typing import Final
@@ -38,7 +38,7 @@ class Purger:
         self._store = store
 
     async def run(self) -> None:
-        """Delete old rows, forever."""
+        """Delete old rows at intervals until the task is cancelled."""
         while True:
             deleted = await self._store.do(lambda tx: purge(tx, now_ms()))
             # The sleep between two batches lets the storage run other calls.

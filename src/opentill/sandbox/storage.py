@@ -124,7 +124,7 @@ def _add_columns(connection: sqlite3.Connection) -> None:
 
 
 class Tx:
-    """A transaction for the work in it, which cannot commit and runs only statements."""
+    """A transaction as the work in it sees it: it can run statements, but not commit."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         """``connection`` has an open transaction."""

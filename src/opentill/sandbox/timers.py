@@ -50,7 +50,7 @@ class TimerRunner:
         self._notified.set()
 
     async def run(self) -> None:
-        """Run due tasks, forever."""
+        """Run tasks when they are due, until the task of this coroutine is cancelled."""
         while True:
             self._notified.clear()
             next_at = await self._store.do(self._do_due)

@@ -69,7 +69,10 @@ class ConnectionLimits:
         self._look_at = 0.0  # when late connections may be searched again (monotonic clock)
 
     def admit(self, connection: Connection, peer: str) -> Refusal | None:
-        """Count a connection. Returns the response to everything but a health check, if refused."""
+        """Count a connection. Returns None if it is admitted.
+
+        Otherwise returns the response to all of its requests except a health check.
+        """
         address = None if is_inside(peer, self._trusted) else limit_subject(peer)
         own = set[Connection]() if address is None else self._by_address.get(address, set())
         if 0 < self._per_address <= len(own) and not self._make_room(own):
@@ -102,7 +105,10 @@ class ConnectionLimits:
         self._idle.pop(connection, None)
 
     def _make_room(self, own: set[Connection] | None = None) -> bool:
-        """Evict the longest idle, else a late connection of ``own`` (None: of all), if any."""
+        """Evict a connection, of ``own`` if given; return False if none can be evicted.
+
+        The longest idle one is evicted first, or else a late one.
+        """
         idle: Iterable[Connection] = self._idle
         if own is not None:
             idle = sorted(self._idle.keys() & own, key=self._idle.__getitem__)

@@ -235,6 +235,6 @@ async def stop_with_parent(stop: Callable[[], None]) -> None:
 
 
 def set_draining(app: Any) -> None:
-    """Make an application's ``/readyz`` return 503; the usual ``on_drain``."""
+    """Make an application's ``/readyz`` return 503. Servers call this as ``on_drain``."""
     if (state := getattr(app, "state", None)) is not None:
         state.draining = True

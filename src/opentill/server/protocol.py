@@ -223,7 +223,10 @@ class Protocol(HttpToolsProtocol):
         )
 
     def late_s(self) -> float:
-        """Return how long headers have been incomplete, or nothing of a body was received."""
+        """Return for how long a client has not sent the rest of its request, 0 if it is not late.
+
+        Headers are late from the start of their time, a body from the last data that was received.
+        """
         if self.phase not in _RECEIVING or self.flow.read_paused:
             return 0.0
         if self.transport.get_write_buffer_size():  # an earlier response is still being sent
@@ -235,7 +238,7 @@ class Protocol(HttpToolsProtocol):
         return self.loop.time() - since
 
     def evict(self) -> None:
-        """Make room for another connection."""
+        """Close the connection to make room for another one."""
         self.transport.abort()
 
     def _begin(self, phase: Phase, seconds: float) -> None:

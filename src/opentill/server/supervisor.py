@@ -188,7 +188,7 @@ class Supervisor:
         return sum(child.check_ready() for child in self.children) == len(self.children)
 
     def keep_running(self, but: Child | None = None) -> None:
-        """Restart children that have ended, except for ``but``."""
+        """Restart children that have ended, except for ``but`` (None: all children)."""
         for child in self.children:
             if child is not but:
                 child.keep_running()
@@ -216,9 +216,10 @@ class Supervisor:
         _log.info("all processes replaced")
 
     def _replace_one(self, index: int) -> bool:
-        """Replace a child while keeping the others running. Returns whether to continue.
+        """Replace a child while the others run; return False if no other child should be replaced.
 
-        If all must stop meanwhile, ``finish`` ends the processes in ``_beside``.
+        That is so if the new process does not get ready, or if all must stop meanwhile. In the
+        latter case ``finish`` also ends the process in ``_beside``, old or new.
         """
         old = self.children[index]
         new = old.successor()
@@ -249,7 +250,7 @@ class Supervisor:
     def _wait(
         self, is_done: Callable[[], bool], timeout_s: float, but: Child | None = None
     ) -> None:
-        """Keep children except ``but`` running until ``is_done``, the timeout or a stop signal."""
+        """Wait for ``is_done``, the timeout or a stop; restart ended children except ``but``."""
         deadline = time.monotonic() + timeout_s
         while not (is_done() or self._stopping) and time.monotonic() < deadline:
             self.keep_running(but)

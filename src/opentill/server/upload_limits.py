@@ -14,8 +14,9 @@ from opentill.core.errors import TooManyAtOnce
 from opentill.server.client_address import limit_subject
 
 AT_ONCE: Final = 8  # a process receives at most this many uploads at a time
-EACH: Final = 2  # at most this many of them from one person
-EACH_ADDRESS: Final = 4  # and at most this many from one client address
+EACH: Final = 2  # a process receives at most this many uploads at a time from one person
+# A process receives at most this many uploads at a time from one client address.
+EACH_ADDRESS: Final = 4
 RETRY_AFTER_S: Final = 5
 TIME_S: Final = 120.0  # a file must be received in this time
 

@@ -69,7 +69,7 @@ def count(localizer: Localizer, number: int) -> Cell:
 
 
 def percent(localizer: Localizer, share: float | None) -> Cell:
-    """Return the cell of a share from 0 to 1, or None."""
+    """Return the cell of a share from 0 to 1; None: a dash."""
     if share is None:
         return Cell("–")
     return Cell(localizer.percent(share), f"{share * 100:.2f}")

@@ -29,5 +29,8 @@ DECLINES: Final[Mapping[str, str]] = {
 
 
 def reason_of(reported: str) -> str:
-    """Return the reason for a gateway's report on an attempt: a code, or ``code: text``."""
+    """Return the reason for a decline, which selects a text of the page.
+
+    ``reported`` is the gateway's report: a code, or ``code: text``.
+    """
     return DECLINES.get(reported.partition(":")[0], "declined")

@@ -133,20 +133,21 @@ async def read(headers: Mapping[bytes, bytes], receive: Receive) -> dict[str, st
 
 
 async def read_with_files(
-    headers: Mapping[bytes, bytes], receive: Receive, most_of_files: int
+    headers: Mapping[bytes, bytes], receive: Receive, max_file_bytes: int
 ) -> Form:
-    """Read a form that may have files of up to ``most_of_files`` bytes, like ``read``.
+    """Read a form as ``read`` does, with files of up to ``max_file_bytes`` in total.
 
-    If that is 0, the form must be URL-encoded. File inputs without a file are omitted.
+    If ``max_file_bytes`` is 0, the form must be URL-encoded. File inputs without a file are left
+    out.
     """
     header = headers.get(b"content-type", b"").decode("latin-1")
     media_type, options = _library.parse_options_header(header)
     if media_type == _FORM:
         return _check_storable(Form(_decode_fields(await read_body(headers, receive)), {}))
-    if media_type != _MULTIPART or not most_of_files:
+    if media_type != _MULTIPART or not max_file_bytes:
         raise UnsupportedMediaType
     try:
-        body = await read_body(headers, receive, MAX_BODY + most_of_files)
+        body = await read_body(headers, receive, MAX_BODY + max_file_bytes)
     except PayloadTooLarge:
         await _drain(receive)
         raise

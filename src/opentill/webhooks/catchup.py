@@ -55,7 +55,7 @@ async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: 
     before a backup was restored, and no event follows it yet.
     """
     async with db.connection() as tx:
-        # Read the head after that, so that it is not below events that another reader numbers
+        # The head is read second, so that it includes the numbers that another reader has given
         # meanwhile.
         waiting = await queries.HAS_UNNUMBERED.get(tx, merchant_id=merchant_id)
         head = await queries.HEAD.get(tx, merchant_id=merchant_id) or 0

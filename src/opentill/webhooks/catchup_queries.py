@@ -41,7 +41,8 @@ HAS_UNNUMBERED = Value(
     bool, "select exists (select from events where merchant_id = :merchant_id and number is null)"
 )
 HEAD = Value(int, "select number from event_heads where merchant_id = :merchant_id")
-# The number of the `:max_scanned`-th event after the cursor. It is read, because numbers have gaps.
+# The number of the `:max_scanned`-th event after the cursor. It cannot be computed, because numbers
+# have gaps.
 EVENTS_READ_TO = Value(
     int,
     """

@@ -30,7 +30,7 @@ from opentill.webhooks.results import Results, result_of
 
 _BATCH_S: Final = 0.01  # results are collected for this time before they are written
 _MAX_ATTEMPTS: Final = 512  # a process makes at most this many attempts at a time
-_MAX_QUICK_ATTEMPTS: Final = 128  # at most this many of them are not slow
+_MAX_QUICK_ATTEMPTS: Final = 128  # at most this many attempts that are not slow run at a time
 _SLOW_S: Final = 2.0  # an attempt that takes longer than this counts as slow
 _log: Final = structlog.get_logger()
 
@@ -66,7 +66,7 @@ class Dispatcher:
         self._results = Results(db, clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._attempt_ended = asyncio.Event()
-        # Whether leases wait for room. Then no lease starts its next attempt when one has ended.
+        # Whether leases wait for room. If so, a lease whose attempt has ended starts no other one.
         self._contended = False
         self._slow = 0
         self._sending = 0
@@ -133,7 +133,7 @@ class Dispatcher:
         self._contended = (
             bool(ready) or failing >= MAX_FAILING or self._leases.failing() > MAX_FAILING
         )
-        for key in list(leases)[:1]:  # move the first lease to the end, as the next turn's last
+        for key in list(leases)[:1]:  # the next turn begins with the second lease
             leases[key] = leases.pop(key)
 
     def _count_attempts(self, now_s: float) -> int:

@@ -7,10 +7,12 @@ from typing import Final
 
 import msgspec
 
-# Of one host's endpoints a worker holds at most this many leases, so that others get leases too.
+# A worker holds at most this many leases of one host's endpoints, so that its other endpoints get
+# leases too.
 LEASES_PER_HOST: Final = 64
-HOST_TURN_S: Final = 5.0  # if a host has that many leases, each one yields after this time
-# ``at_once`` limits the attempts that are not slow; this many times ``at_once`` limits all.
+HOST_TURN_S: Final = 5.0  # if LEASES_PER_HOST are held, each one yields to others after this time
+# ``HostLimit.at_once`` limits the attempts that are not slow. All attempts are limited to
+# this many times that number.
 _SLOW_TIMES: Final = 4
 _BURST_S: Final = 1.0  # the attempts of this time may be made at once
 

@@ -43,8 +43,8 @@ async def make_due(tx: Tx, now: int) -> None:
     await queries.MAKE_DUE.run(tx, now=now)
 
 
-async def waiting(tx: Tx, now: int) -> tuple[int, int]:
-    """Return the number of pending deliveries, up to 10,000, and the longest delay in ms.
+async def measure_backlog(tx: Tx, now: int) -> tuple[int, int]:
+    """Count the pending deliveries, up to 10,000; return also the longest delay in ms.
 
     Only deliveries to healthy endpoints count as delayed, so that a delay means that no worker
     runs.

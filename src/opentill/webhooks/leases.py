@@ -12,7 +12,7 @@ _MAX_CONCURRENCY: Final = 32  # at most this many attempts to one endpoint run a
 _FAILURES_SLOW: Final = 5  # after this many consecutive failures, only one attempt runs at a time
 _FAILURES_PAUSED: Final = 8  # from this many consecutive failures on, each causes a pause
 # If an endpoint has been failing for this time when its lease is taken, the first failure causes
-# twice the shortest pause. Each doubling of the time doubles that pause.
+# twice the shortest pause. After double that time, the pause is double as long, and so on.
 _SHORT_MS: Final = 800
 _PAUSES_S: Final = (0.1, 30.0)  # the shortest and the longest pause; each one doubles the previous
 

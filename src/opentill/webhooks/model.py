@@ -124,7 +124,7 @@ class DueDelivery(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     step: int
     created_at: int
-    body: str | None  # of the event; None for a test, whose body is made from the delivery
+    body: str | None  # the event's body; None for a test, whose body is made from the delivery
     url: str
     secret: bytes
     old_secret: bytes | None

@@ -62,7 +62,7 @@ class _Range(NamedTuple):
 
 
 def _ranges(counts: Mapping[int, int], skew_ms: int) -> list[_Range]:
-    """Return a range for each moment; events of earlier moments may be in the range too."""
+    """Return the range of each moment, with how many events of the order can be in it."""
     return [
         _Range(
             at - skew_ms,

@@ -17,7 +17,7 @@ async def emit(tx: Tx, events: Sequence[Event]) -> None:
     """Write events of any merchants and their deliveries, in one statement that locks nothing.
 
     The body is encoded once, here: all deliveries and lists return these bytes. The ids of the
-    events of one call sort in its order.
+    events sort in the order of ``events``.
     """
     if not events:
         return

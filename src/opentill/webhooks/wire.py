@@ -105,7 +105,7 @@ class EndpointOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def from_endpoint(cls, endpoint: Endpoint) -> Self:
-        """Show an endpoint."""
+        """Build the response from an endpoint."""
         return cls(**_shown(endpoint))
 
 
@@ -122,7 +122,7 @@ class EndpointWithSecret(EndpointOut, frozen=True, kw_only=True, rename="camel")
 
     @classmethod
     def from_endpoint(cls, endpoint: Endpoint, secret: str = "") -> Self:
-        """Show an endpoint and its secret."""
+        """Build the response from an endpoint and its new secret."""
         return cls(**_shown(endpoint), secret=secret)
 
 
@@ -165,7 +165,7 @@ class AttemptOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def from_attempt(cls, attempt: DeliveryAttempt) -> Self:
-        """Show an attempt."""
+        """Build the response from an attempt."""
         return msgspec.convert(attempt, cls, from_attributes=True)
 
 
@@ -194,7 +194,7 @@ class DeliveryOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def from_delivery(cls, delivery: Delivery, attempts: list[DeliveryAttempt]) -> Self:
-        """Show a delivery with attempts of its own."""
+        """Build the response from a delivery and its newest attempts, oldest first."""
         return cls(
             event_id=delivery.event_id,
             type=delivery.type,

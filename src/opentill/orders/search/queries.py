@@ -183,7 +183,7 @@ NAMED = Query(
     left join payment_attempts a on a.merchant_id = :merchant_id and a.id = o.paid_attempt_id
     """,
 )
-# The places in which some terms occur at some merchants, by loose index scans.
+# The places (fields of orders, see `terms.py`) in which some terms occur, by loose index scans.
 PLACES = Query(
     MerchantPlace,
     """
