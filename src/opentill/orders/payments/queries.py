@@ -63,7 +63,7 @@ UPDATE_ATTEMPT = Query(
     returning *
     """,
 )
-# Claims attempts that are due for a query, until `:lease_until`. `:included` tells whether these
+# Claims attempts that are due for a query, until `:lease_until`. `:included` says whether these
 # are the attempts through `:gateways`, or those through all other gateways. If `:gateways` is null,
 # all due attempts are claimed.
 CLAIM_ATTEMPTS = Query(
@@ -80,7 +80,7 @@ CLAIM_ATTEMPTS = Query(
     returning a.*
     """,
 )
-# Marks a duplicate payment before its gateway is asked to return it, so that a later request tells
+# Marks a duplicate payment before its gateway is asked to return it. A later request then informs
 # the gateway that an earlier one may have arrived. The mark is removed if the earlier request
 # surely did not arrive.
 MARK_RETURN_SENT = Command(
