@@ -169,7 +169,7 @@ def _attach(encoded: EmailMessage, files: Attachments, cid: str) -> None:
         html = encoded.get_body(("html",))
         if html is None:
             raise AssertionError  # each message has one
-        html.add_related(  # type: ignore[attr-defined] # the part is an EmailMessage
+        html.add_related(
             files.logo, "image", "png", cid=cid, disposition="inline", filename="logo.png"
         )
     if files.receipt is not None:

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from opentill import agreement, merchants
 from opentill.core.settings import Environment
-from opentill.http.fields import CreatedAt
+from opentill.http.fields import CreatedAt, DecimalText
 from opentill.http.paging import Millis, PageQuery
 from opentill.merchants import Key, Merchant, NewKey, version_of
 from opentill.people.model import Access, Link, Member
@@ -93,7 +93,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         str | None, Meta(description="The seller's tax number on receipts, such as a VAT id.")
     ]
     tax_rate: Annotated[
-        str | None,
+        DecimalText | None,
         Meta(
             description='The rate of the tax that all prices include, as a share such as `"0.19"`. '
             "Null: receipts show no tax."
