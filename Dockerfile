@@ -18,10 +18,10 @@ FROM ${BASE}
 # login in /tmp, which must be writable, may be in memory, and ends with the container. The embedded
 # PostgreSQL requires that its user id has a name: libnss-wrapper provides one, and root starts it as
 # opentill-postgres. Receipts as PDF need the fonts (decision 0086):
-# DejaVu has Arabic, Hebrew and Cyrillic letters, WQY MicroHei Chinese ones.
+# DejaVu has Arabic, Hebrew and Cyrillic letters, WQY MicroHei Chinese ones, IPAexGothic Japanese ones.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends libnss-wrapper fonts-dejavu-core \
-        fonts-wqy-microhei \
+        fonts-ipaexfont-gothic fonts-wqy-microhei \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --user-group --no-create-home --home-dir /nonexistent --uid 10001 opentill \
     && useradd --system --user-group --no-create-home --home-dir /nonexistent opentill-postgres \

@@ -58,7 +58,8 @@ unchanged, under the ISC licence; some of them are derived from Feather, under t
 are in src/opentill/web/static/lucide/LICENSE.txt.
 
 The container image also has packages of Debian, among them libnss-wrapper,
-fonts-dejavu-core and fonts-wqy-microhei; their licences are in /usr/share/doc/*/copyright.
+fonts-dejavu-core, fonts-ipaexfont-gothic and fonts-wqy-microhei; their licences are in
+/usr/share/doc/*/copyright.
 
 """
 

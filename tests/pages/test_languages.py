@@ -3,6 +3,7 @@
 import re
 from decimal import Decimal
 from typing import get_args
+from zoneinfo import ZoneInfo
 
 import pytest
 from babel.numbers import parse_decimal
@@ -127,3 +128,30 @@ def test_a_currencys_code_has_a_space_before_the_number() -> None:
     assert Localizer("customer", "en").amount(francs) == "-CHF\xa09.99"
     assert Localizer("customer", "ja").amount(francs) == "-CHF\xa09.99"
     assert Localizer("customer", "fr").amount(francs) == "-9,99\xa0CHF"
+
+
+@pytest.mark.parametrize(
+    ("language", "currency", "text"),
+    [
+        ("en", "USD", "$9.99 USD"),
+        ("en", "EUR", "€9.99"),
+        ("en", "CHF", "CHF\xa09.99"),
+        ("fr", "USD", "9,99\xa0$US"),
+        ("zh-Hans", "USD", "US$9.99"),
+        ("zh-Hans", "CNY", "¥9.99 CNY"),
+    ],
+)
+def test_an_amount_has_its_currencys_code_unless_its_symbol_is_clear(
+    language: str, currency: str, text: str
+) -> None:
+    assert Localizer("customer", language).amount_with_code(Money(999, currency)) == text
+
+
+def test_a_day_has_no_time() -> None:
+    for language in offered("customer"):
+        localizer, zone = Localizer("customer", language), ZoneInfo("Asia/Shanghai")
+        day = localizer.day_in(1_795_233_600_000, zone)
+        assert day
+        assert (
+            localizer.moment_in(1_795_233_600_000, zone).rpartition("12:00")[0].strip(" ,") == day
+        )

@@ -109,7 +109,7 @@ def test_a_symbol_that_the_standard_fonts_lack_does_not_need_another_font() -> N
 
 
 def test_letters_that_no_font_has_are_an_error() -> None:
-    sheet = _with_item("茶 🍵 żółw", *font_files(None))
+    sheet = _with_item("茶 🍵 żółw", *font_files(None, "zh-Hans"))
     try:
         drawn = pdf.draw_in_process(sheet)
     except NoFont:
@@ -146,3 +146,19 @@ def test_a_worker_reports_a_broken_logo() -> None:
     code, error, _ = pdf._perform(msgspec.json.encode(Logo(b"no picture")))
     assert code == 1
     assert b"UnidentifiedImageError" in error
+
+
+def test_japanese_and_chinese_receipts_have_their_own_forms_of_a_character() -> None:
+    """U+76F4 (直) has one code and three forms."""
+    noto = "/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc"
+    if not Path(noto).is_file():
+        pytest.skip("this machine lacks Noto Sans CJK")
+    for language, form in (("ja", "JP"), ("zh-Hans", "SC"), ("zh-Hant", "TC")):
+        sheet = msgspec.structs.replace(_with_item("直", noto), language=language)
+        assert f"NotoSansCJK{form}".encode() in pdf.draw_in_process(sheet)
+
+
+def test_japanese_receipts_try_japanese_fonts_first() -> None:
+    assert font_files(None, "ja")[0] not in font_files(None, "zh-Hans")
+    assert set(font_files(None, "zh-Hans")) < set(font_files(None, "ja"))
+    assert font_files(Path("own.ttf"), "ja") == ["own.ttf"]

@@ -141,7 +141,7 @@ def audit_entry(subject: str, text: str, label: str, page: str) -> _Template[Aud
 def digest(content: DigestContent, context: MessageContext) -> Message:
     """Report the figures of a day."""
     _ = context.gettext
-    date = context.localizer.moment_in(content.at, context.zone).rpartition(",")[0]
+    date = context.localizer.day_in(content.at, context.zone)
     facts: list[Fact] = []
     for day in content.days:
         currency = day.paid[1]

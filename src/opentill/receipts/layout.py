@@ -45,7 +45,7 @@ def sheet_of(receipt: Receipt, reader: Reader) -> Sheet:
         return localizer.amount_with_code(money)
 
     zones = list(dict.fromkeys(reader.zones))
-    day = localizer.moment_in(receipt.paid_at, zones[0]).rpartition(",")[0]
+    day = localizer.day_in(receipt.paid_at, zones[0])
     return Sheet(
         language=localizer.language,
         title=_("Receipt"),
@@ -72,7 +72,7 @@ def sheet_of(receipt: Receipt, reader: Reader) -> Sheet:
             for line in sum_lines(receipt, localizer, zones[0])
         ],
         notes=_notes(receipt, reader),
-        fonts=font_files(reader.font),
+        fonts=font_files(reader.font, localizer.language),
     )
 
 

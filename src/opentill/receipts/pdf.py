@@ -37,6 +37,8 @@ _KEEP: Final = "--keep"
 _MOST_KEPT: Final = 200  # tasks of a worker that keeps running, which bounds its memory
 _LOGO_KEY: Final = b"logo"  # of logos in the cache
 _STANDARD: Final = "helvetica"
+_NOTO: Final = "NotoSansCJK"
+_NOTO_FACES: Final = {"zh-Hans": 2, "zh-Hant": 3}  # in Noto's collection; 0 is Japanese, 1 Korean
 _ENCODING: Final = "windows-1252"  # encoding of PDF's standard fonts; it has the euro sign
 _INK: Final = (26, 30, 28)
 _SOFT: Final = (95, 104, 99)
@@ -146,7 +148,7 @@ def _font(pdf: "FPDF", sheet: Sheet) -> tuple[str, frozenset[int]]:
         if not Path(file).is_file():
             continue
         family = f"body{number}"
-        pdf.add_font(family, fname=file)
+        pdf.add_font(family, fname=file, collection_font_number=_face(file, sheet.language))
         of_font = set(pdf.fonts[family].cmap)  # type: ignore[union-attr] # fonts of files have it
         if of_font & missing:
             families.append(family)
@@ -157,6 +159,11 @@ def _font(pdf: "FPDF", sheet: Sheet) -> tuple[str, frozenset[int]]:
     pdf.set_fallback_fonts(families[1:])
     pdf.set_text_shaping(use_shaping_engine=True)
     return families[0], frozenset(available)
+
+
+def _face(file: str, language: str) -> int:
+    """Return the number of a language's font in a file that may be a collection of fonts."""
+    return _NOTO_FACES.get(language, 0) if Path(file).name.startswith(_NOTO) else 0
 
 
 def _is_western(characters: set[str]) -> bool:

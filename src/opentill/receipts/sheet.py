@@ -7,13 +7,18 @@ from typing import Final
 
 import msgspec
 
-FONT_FILES: Final = (
+FONT_FILES: Final = (  # those with the forms of Chinese characters in China first
     "/usr/share/fonts/truetype/wqy/wqy-microhei.ttc",
     "/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc",
     "/usr/share/fonts/noto-cjk/NotoSansCJK-Regular.ttc",
     "/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf",
     "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
     "/usr/share/fonts/dejavu/DejaVuSans.ttf",
+)
+_JAPANESE_FONT_FILES: Final = (
+    "/usr/share/fonts/opentype/ipaexfont-gothic/ipaexg.ttf",
+    "/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc",
+    "/usr/share/fonts/noto-cjk/NotoSansCJK-Regular.ttc",
 )
 # Control characters, and marks that change the direction of the text around them. The joiners
 # U+200C and U+200D remain, because Persian and Indian scripts need them.
@@ -78,9 +83,15 @@ class Logo(msgspec.Struct, frozen=True, tag="logo"):
     content: bytes
 
 
-def font_files(setting: Path | None) -> list[str]:
-    """Return paths of the fonts to try: the one of the setting, else usual ones of the machine."""
-    return [str(setting)] if setting is not None else list(FONT_FILES)
+def font_files(setting: Path | None, language: str) -> list[str]:
+    """Return paths of the fonts to try: the one of the setting, else usual ones of the machine.
+
+    Japanese has forms of its own for many Chinese characters, so its fonts are tried first.
+    """
+    if setting is not None:
+        return [str(setting)]
+    preferred = _JAPANESE_FONT_FILES if language == "ja" else ()
+    return list(dict.fromkeys((*preferred, *FONT_FILES)))
 
 
 def plain(text: str) -> str:

@@ -48,7 +48,7 @@ _A_YEAR_S: Final = 365 * 86_400
 
 
 # A sign of several currencies, alone: ``$`` but not ``A$`` or ``$US``, ``¥`` but not ``CN¥``.
-_SHARED_SIGN: Final = re.compile(r"(?<![A-Z])[$¥￥](?![A-Z])|\bkr\b")
+_SHARED_SIGN: Final = re.compile(r"(?<![A-Z])[$¥￥](?!\xa0?[A-Z])|\bkr\b")
 
 
 class Localizer:
@@ -133,10 +133,14 @@ class Localizer:
         """Format a day for an axis: ``Mar 30``."""
         return str(format_skeleton("MMMd", day, locale=self._locale))
 
+    def day_in(self, time_ms: int, zone: tzinfo) -> str:
+        """Format the day of a time in a time zone."""
+        return str(format_date(times.moment(time_ms, zone), "medium", locale=self._locale))
+
     def moment_in(self, time_ms: int, zone: tzinfo) -> str:
         """Format a time to the minute in a time zone, which the page names."""
         time = times.moment(time_ms, zone)
-        return self._moment(format_date(time, "medium", locale=self._locale), time)
+        return self._moment(self.day_in(time_ms, zone), time)
 
     def moment(self, time_ms: int) -> str:
         """Format a time to the minute in UTC."""
