@@ -147,6 +147,15 @@ def test_an_amount_has_its_currencys_code_unless_its_symbol_is_clear(
     assert Localizer("customer", language).amount_with_code(Money(999, currency)) == text
 
 
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("en", "97.5%"), ("de", "97,5\xa0%"), ("fr", "97,5\xa0%"), ("ja", "97.5%"), ("pt", "97,5%")],
+)
+def test_a_percentage_has_the_space_of_its_language(language: str, text: str) -> None:
+    localizer = Localizer("customer", language)
+    assert localizer.percent(0.975) == localizer.exact_percent(Decimal("0.975")) == text
+
+
 def test_a_day_has_no_time() -> None:
     for language in offered("customer"):
         localizer, zone = Localizer("customer", language), ZoneInfo("Asia/Shanghai")

@@ -20,7 +20,6 @@ from babel.dates import format_date, format_skeleton, format_timedelta, get_date
 from babel.numbers import (
     NumberPattern,
     format_decimal,
-    format_percent,
     get_currency_name,
     parse_pattern,
 )
@@ -119,11 +118,11 @@ class Localizer:
 
     def percent(self, share: float) -> str:
         """Format a share from 0 to 1 with at most one decimal: ``97.5%``."""
-        return str(format_percent(share, "#,##0.#%", locale=self._locale))
+        return _percent(self._locale, share, decimals=1)
 
     def exact_percent(self, share: Decimal) -> str:
         """Format a share with all of its decimals: ``8.875%``."""
-        return str(format_percent(share, "#,##0.#####%", locale=self._locale))
+        return _percent(self._locale, share, decimals=5)
 
     def day(self, day: date) -> str:
         """Format a day with its weekday: ``Mon, Mar 30, 2026``."""
@@ -278,6 +277,13 @@ def _amount(locale: Locale, minor: int, currency: str) -> str:
     text = str(pattern.apply(number, locale, currency=currency, currency_digits=False))
     # CLDR separates a code such as USD from its number by a space, which Babel leaves out.
     return _ADJACENT_CODE.sub("\\g<0>\N{NO-BREAK SPACE}", text)
+
+
+def _percent(locale: Locale, share: float | Decimal, decimals: int) -> str:
+    """Format a share with at most so many decimals: ``97.5%``, in German ``97,5 %``."""
+    pattern = parse_pattern(locale.percent_formats[None].pattern)
+    pattern.frac_prec = (0, decimals)
+    return str(pattern.apply(share, locale))
 
 
 @lru_cache
