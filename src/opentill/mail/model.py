@@ -437,9 +437,9 @@ class MessageContext(msgspec.Struct, frozen=True, kw_only=True):
         return translations.translate(localizer.area, localizer.language, message).format(**values)
 
     def amount(self, amount: Amount) -> str:
-        """Write an amount with its currency: ``$9.99 USD``."""
+        """Write an amount so that its currency is clear: ``$9.99 USD``, but ``€9.99``."""
         minor, currency = amount
-        return f"{self.localizer.amount(Money(minor, currency))} {currency}"
+        return self.localizer.amount_with_code(Money(minor, currency))
 
     def when(self, at: int) -> str:
         """Write a time with its time zone."""
