@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def _run_with_json_errors() -> int:
-    """Run a command with ``--json``, whose errors are JSON as well; return the exit code."""
+    """Run a command that has ``--json``, print its errors as JSON, and return the exit code."""
     import typer
 
     from opentill.cli import build, errors

@@ -1,4 +1,4 @@
-"""The ASGI application: all routes, and objects with the server's lifetime."""
+"""The ASGI application: all routes, and the objects that live as long as the server."""
 
 import asyncio
 import contextlib
@@ -152,7 +152,7 @@ async def _check_epay(db: Db, settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def _working(app: App) -> AsyncIterator[None]:
-    """Run the worker during the block; running jobs are completed."""
+    """Run the worker during the block; running jobs are completed at its end."""
     stop = asyncio.Event()
     task = asyncio.create_task(worker.work(app, stop))
     try:
@@ -163,10 +163,11 @@ async def _working(app: App) -> AsyncIterator[None]:
 
 
 def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
-    """Create the application. Needs ``settings.database_url``; ``run_worker`` includes the worker.
+    """Create the application; ``settings.database_url`` must be set.
 
-    ``state.draining`` makes ``/readyz`` return 503 before a shutdown. Raises BrokenTemplate for an
-    invalid agreement template, and ConfigurationError for an unknown or unconfigured gateway.
+    ``run_worker``: the application runs the worker too. ``state.draining`` makes ``/readyz`` return
+    503 before a shutdown. Raises BrokenTemplate for an invalid agreement template, and
+    ConfigurationError for an unknown or unconfigured gateway.
     """
     agreement.current(settings)
     adapters = gateways.load(settings.gateways, settings)
@@ -191,8 +192,8 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
             app.return_address = epay.return_address
             server.state.app = app
             server.state.confirmations = callbacks.Confirmations(app)
-            # This fails before the first migration, because its tables do not exist; /readyz
-            # reports that.
+            # Before the first migration this check fails, because its tables do not exist; /readyz
+            # reports the missing migration.
             with contextlib.suppress(asyncpg.UndefinedTableError):
                 await retry_while_away(lambda: _check_epay(db, settings))
             working = _working(app) if run_worker else contextlib.nullcontext()
@@ -218,7 +219,8 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
     server.state.refused = refused = RefusedRequests()
     server.state.accepted = accepted = AcceptedRequests()
     server.router = routing.PathRouter(ROUTES, lifespan)
-    # Starlette's own middlewares for exceptions are left out: this one handles every exception.
+    # Starlette's own middlewares for exceptions are omitted: RequestMiddleware handles every
+    # exception.
     server.middleware_stack = RequestMiddleware(
         server.router,
         authenticate,

@@ -90,7 +90,8 @@ def base_url(host: str, port: int) -> str:
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Return a warning for each variable that looks like a setting but is not one.
 
-    Not an error, because orchestrators add variables named after services to every container.
+    These are no errors, because orchestrators add variables named after services to every
+    container.
     """
     setting_names = [row.field.upper() for row in SETTINGS]
     setting_names += [row.field.upper() + secretfiles.SUFFIX for row in SETTINGS if row.secret]
@@ -184,7 +185,10 @@ def _derived(settings: Settings, values: Mapping[str, object]) -> Settings:
 
 
 def _sandbox_refused(settings: Settings) -> str:
-    """Return why the sandbox bank may not take payments: users could believe its money is real."""
+    """Return why the sandbox bank may not take payments, "" if it may.
+
+    It may not if users could believe that its money is real.
+    """
     if SANDBOX not in settings.gateways or settings.sandbox:
         return ""
     if settings.database_url:

@@ -120,7 +120,10 @@ class Reader:
 
     @asynccontextmanager
     async def _looking_at_replica(self, db: Db) -> AsyncIterator[Replica | None]:
-        """Open and check the replica, None if there is none; remember the primary's positions."""
+        """Yield the opened and checked replica, None if there is none.
+
+        The primary's positions are kept for the next check.
+        """
         if self._settings.database_read_url is None:
             yield None
             return

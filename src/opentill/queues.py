@@ -64,4 +64,7 @@ async def read(db: Db, now: int) -> list[Queue]:
             ],
             Queue("search", await order_jobs.count_to_index(tx), None),
         ]
-    return [*all_queues, Queue("figures", min(MOST, await figures.waiting(db)), None)]
+    return [
+        *all_queues,
+        Queue("figures", min(MOST, await figures.count_uncounted_entries(db)), None),
+    ]

@@ -47,7 +47,7 @@ _log: Final = structlog.get_logger()
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A repeated job, with a pause of ``rest_s`` seconds while there is nothing to do."""
+    """A job that is repeated; after a run without work, it pauses for ``rest_s`` seconds."""
 
     name: str
     rest_s: float

@@ -105,7 +105,7 @@ async def test_an_action_above_the_limit_waits_for_a_second_person(tx: Tx, actio
     assert (
         await perform(tx, request, "5") == waiting_action
     )  # a repeated request creates no second action
-    assert [row.id for row in await approvals.waiting(tx)] == [waiting_action.id]
+    assert [row.id for row in await approvals.list_waiting(tx)] == [waiting_action.id]
     rules = Rules(Decimal(5), True, frozenset())
     for name in ("ann", "ANN"):
         with pytest.raises(Invalid) as refusal:
@@ -115,7 +115,7 @@ async def test_an_action_above_the_limit_waits_for_a_second_person(tx: Tx, actio
         assert refusal.value.field == "by"
     await approvals.approve(tx, waiting_action.id, BOB, rules, NOW)
     assert await read_state(tx, order) != before
-    assert await approvals.waiting(tx) == []
+    assert await approvals.list_waiting(tx) == []
     with pytest.raises(Invalid):
         await approvals.approve(tx, waiting_action.id, BOB, rules, NOW)
 
@@ -183,7 +183,7 @@ async def test_movements_of_another_merchant_or_of_yesterday_do_not_count(tx: Tx
     assert not await confirm_waits(tx, first_order)
     assert not await confirm_waits(tx, await world.create_order(tx))
     assert await confirm_waits(tx, second_order, now=NOW + 24 * HOUR - 1)
-    (waiting_action,) = await approvals.waiting(tx)
+    (waiting_action,) = await approvals.list_waiting(tx)
     await approvals.reject(tx, waiting_action.id, ANN, NOW)
     assert not await confirm_waits(tx, second_order, now=NOW + 24 * HOUR)
 
@@ -272,9 +272,9 @@ async def test_a_request_for_an_order_that_was_paid_meanwhile_can_only_be_reject
     with pytest.raises(Invalid):
         async with tx.transaction():
             await approvals.approve(tx, waiting_action.id, BOB, RULES, NOW)
-    assert [row.id for row in await approvals.waiting(tx)] == [waiting_action.id]
+    assert [row.id for row in await approvals.list_waiting(tx)] == [waiting_action.id]
     await approvals.reject(tx, waiting_action.id, Actor("bob", "paid by card"), NOW)
-    assert await approvals.waiting(tx) == []
+    assert await approvals.list_waiting(tx) == []
 
 
 async def test_history_and_audit_log_name_both_persons(tx: Tx) -> None:

@@ -10,7 +10,7 @@ from support.world import create_order_in, report_dispute
 DISPUTE = "a dispute has the entries of its status, and an entry its dispute"
 ORDER = "an order is DISPUTED by one open dispute, and a CHARGEBACK by one that was lost"
 UNSETTLED = "an order stands in pending until it is settled, and in reserve while that is held"
-EVENTS = event_queries.HOLDS
+EVENTS = event_queries.SENTENCE
 BALANCE = "each balance is what orders, refunds, disputes and the operator keep there"
 
 # Each row: order status before the dispute, reported dispute status, SQL that corrupts the rows,

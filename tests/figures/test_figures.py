@@ -264,7 +264,7 @@ async def test_figures_stay_exact_with_concurrent_writers_and_aborted_counts(
             )
             assert usd.comparisons[1].now.payments == payments > 0
             await assert_books(tx)
-        assert await jobs.waiting(db) == 0
+        assert await jobs.count_uncounted_entries(db) == 0
     finally:
         await db.close()
 

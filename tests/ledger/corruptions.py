@@ -105,7 +105,7 @@ AGAIN = "orders under one Epay number ask for the same, and only the last can st
 FIGURES = "figures are the sums of the entries that are counted"
 AWAITED = "awaited money is what its entries left in the account"
 FAILED = "failed attempts are counted in the quarter hour that they name"
-EVENTS = event_queries.HOLDS
+EVENTS = event_queries.SENTENCE
 
 _REVERSED: Final = "status = 'FAILED' and succeeded_at is not null"
 _AFFECTED: Final = (  # the condition selects orders with a reversed refund

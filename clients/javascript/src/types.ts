@@ -6,8 +6,8 @@ export type Later = string & {};
 /**
  * The agreement in force. Digests are SHA-256 in lower-case hexadecimal.
  *
- * `templateSha256` is of the template's bytes, `renderedDocumentSha256` of `markdownContent` as
- * UTF-8.
+ * `templateSha256` is the digest of the template's bytes, `renderedDocumentSha256` the digest
+ * of `markdownContent` as UTF-8.
  */
 export interface Agreement {
   /** The version of the agreement. It is counted apart from the version of the API. */
@@ -170,9 +170,9 @@ export interface ItemBody {
 }
 
 /**
- * The response to opening a session: all but the order's id.
+ * The response to opening a session: all but the id of its order.
  *
- * The optional fields are there only where the request had them.
+ * An optional field is included only if the request had it.
  */
 export interface SessionCreated {
   /**
@@ -606,7 +606,7 @@ export interface Refund {
   failedAt: number | null;
 }
 
-/** A dispute in a list; `debit` and `fee` are what losing it takes. */
+/** A dispute in a list. Losing it takes `debit` and `fee` from the balance. */
 export interface Dispute {
   /** The dispute's id. */
   id: string;
@@ -1102,7 +1102,7 @@ export interface RefundFailedData {
   metadata: Record<string, unknown>;
 }
 
-/** A dispute was opened or decided: closed once, and again if a loss is recovered. */
+/** A dispute was opened or decided. It is closed again if a loss is recovered. */
 export interface DisputeData {
   /** The dispute's id. */
   dispute_id: string;
@@ -1309,7 +1309,7 @@ export interface RefundFailedEvent {
   data: RefundFailedData;
 }
 
-/** A dispute was opened or decided: closed once, and again if a loss is recovered. */
+/** A dispute was opened or decided. It is closed again if a loss is recovered. */
 export interface DisputeCreatedEvent {
   /** The event's id: the same each time it is delivered. */
   id: string;
@@ -1320,7 +1320,7 @@ export interface DisputeCreatedEvent {
   data: DisputeData;
 }
 
-/** A dispute was opened or decided: closed once, and again if a loss is recovered. */
+/** A dispute was opened or decided. It is closed again if a loss is recovered. */
 export interface DisputeClosedEvent {
   /** The event's id: the same each time it is delivered. */
   id: string;

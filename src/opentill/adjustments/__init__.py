@@ -1,4 +1,4 @@
-"""Adjustments: postings by an operator other than payouts, as the table ``model.MOVES`` allows."""
+"""Adjustments: an operator's postings other than payouts, as ``model.MOVES`` allows them."""
 
 from opentill.adjustments.model import (
     KINDS,

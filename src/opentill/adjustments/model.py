@@ -17,10 +17,11 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One allowed adjustment: its posting, and the lower limit of the account it takes from.
+    """One kind of adjustment that an operator may make: its accounts, its posting and its limit.
 
-    ``sign`` is the sign of the amount that the operator enters: a correction may be negative.
-    ``floor`` is that limit: none, zero, the merchant's overdraft limit, or what operators froze.
+    ``sign`` is the sign that the entered amount must have; only a correction may be negative.
+    ``floor`` limits what the posting takes from ``source``: nothing below zero, nothing below the
+    merchant's overdraft limit, only what operators froze, or any amount ("none").
     """
 
     kind: Kind
@@ -66,10 +67,10 @@ class AdjustmentRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quote(msgspec.Struct, frozen=True):
-    """The effect of an adjustment if it were made now, in minor units.
+    """The effect that an adjustment would have now; amounts are in minor units.
 
-    ``moved`` has name, balance before and balance after of each affected account of the merchant.
-    ``waits``: the effect needs the approval of a second person.
+    ``moved`` lists each account of the merchant that changes: name, balance before, balance after.
+    ``waits``: a second person must approve the adjustment first.
     """
 
     currency: str
@@ -97,12 +98,12 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def move(self) -> Move:
-        """The row of the table that allows the adjustment."""
+        """The row of ``MOVES`` that allows the adjustment."""
         return BY_KIND[self.kind, self.account, 1 if self.amount_minor > 0 else -1]
 
     @property
     def described(self) -> str:
-        """The name of the adjustment in the audit log and in refusals."""
+        """The adjustment's name in the audit log and in error messages."""
         return f"{self.kind} of {money.show(self.amount_minor, self.currency)} {self.currency}"
 
     @property
@@ -115,7 +116,7 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdjustmentOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An adjustment in the output of commands."""
+    """An adjustment as commands print it."""
 
     id: str
     merchant_id: str

@@ -1,4 +1,4 @@
-"""Adjustments of a balance by an operator, and their approval by a second one above a limit."""
+"""Adjustments of a balance by an operator. Above a limit, a second operator must approve them."""
 
 from decimal import Decimal
 
@@ -24,9 +24,10 @@ from opentill.merchants import Actor, Merchant, approval_limits, operator_action
 async def quote(
     tx: Tx, merchant_id: str, requested: AdjustmentRequest, above: Decimal | None, now: int
 ) -> Quote:
-    """Return the effect of an adjustment without making it; ``above`` is as in ``request``.
+    """Return the effect of an adjustment without making it.
 
-    Raises NotFound, and Invalid like ``request``, except for limits of the balance.
+    ``above`` is the approval limit as in ``request``. Raises NotFound, and Invalid like
+    ``request``; but limits of the balance are not checked.
     """
     merchant = await merchants.find(tx, merchant_id)
     currency = merchant.settlement_currency
@@ -55,8 +56,9 @@ async def request(
 ) -> Adjustment:
     """Make an adjustment or, if it exceeds the deployment's limit ``above``, store it as WAITING.
 
-    ``above`` is in whole units of any currency, None for no limit. Repeating a request with its
-    reference returns the first adjustment. Raises NotFound and Invalid.
+    ``above`` is in major units of the merchant's currency, whichever that is; None means no limit.
+    Repeating a request with the same reference returns the first adjustment. Raises NotFound and
+    Invalid.
     """
     await merchants.lock(tx, merchant_id)
     merchant = await merchants.find(tx, merchant_id)
@@ -92,7 +94,7 @@ async def request(
 
 
 def _check_repeated(existing: Adjustment, requested: AdjustmentRequest) -> Adjustment:
-    """Return the existing adjustment if it equals the requested one. Raises Invalid."""
+    """Return the existing adjustment. Raises Invalid if it differs from the requested one."""
     fields = ("kind", "amount_minor", "account", "order_id")
     if all(getattr(existing, field) == getattr(requested, field) for field in fields):
         return existing
@@ -155,7 +157,7 @@ async def approve(tx: Tx, adjustment_id: str, by: str, now: int) -> Adjustment:
 
 
 async def reject(tx: Tx, adjustment_id: str, by: str, reason: str, now: int) -> Adjustment:
-    """Reject a waiting adjustment, which may be one's own. Raises NotFound and Invalid."""
+    """Reject a waiting adjustment; its requester may do so too. Raises NotFound and Invalid."""
     return await _decide(tx, adjustment_id, "reject", by, reason, now)
 
 
@@ -198,7 +200,7 @@ async def _decide(
 
 
 async def _check_open(tx: Tx, merchant: Merchant, adjustment: Adjustment) -> None:
-    """Refuse an adjustment requested before its merchant was closed. Raises Invalid."""
+    """Raise Invalid if the merchant was closed after the adjustment had been requested."""
     closed_at = await merchants.closed_at(tx, merchant.id) if merchant.status == "CLOSED" else None
     if closed_at is not None and adjustment.created_at <= closed_at:
         raise Invalid(

@@ -14,8 +14,8 @@ AgreementStatus = Literal["NONE", "ACCEPTED", "OUTDATED"]
 class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The agreement in force. Digests are SHA-256 in lower-case hexadecimal.
 
-    ``templateSha256`` is of the template's bytes, ``renderedDocumentSha256`` of
-    ``markdownContent`` as UTF-8.
+    ``templateSha256`` is the digest of the template's bytes, ``renderedDocumentSha256`` the digest
+    of ``markdownContent`` as UTF-8.
     """
 
     agreement_version: Annotated[
@@ -59,7 +59,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
-    """An owner's acceptance of a version: document, person, time and origin."""
+    """An owner's acceptance of a version, with the time, the IP address and the User-Agent."""
 
     merchant_id: str
     agreement_version: str
@@ -86,5 +86,5 @@ class BrokenTemplate(ConfigurationError):
     """A template is invalid. The text names the file and says what would be accepted."""
 
     def __init__(self, path: Path, accepted: str) -> None:
-        """``accepted`` says what the file must be; the message has it after the path."""
+        """``accepted`` is the message after the path: it says what the file must be."""
         super().__init__(f"{path}: {accepted}")

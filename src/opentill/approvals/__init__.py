@@ -12,9 +12,9 @@ from opentill.approvals.model import (
 from opentill.approvals.service import (
     approve,
     check_run_taker,
+    list_waiting,
     perform,
     reject,
-    waiting,
     waiting_of_reports,
 )
 
@@ -28,8 +28,8 @@ __all__ = [
     "WaitingActionOut",
     "approve",
     "check_run_taker",
+    "list_waiting",
     "perform",
     "reject",
-    "waiting",
     "waiting_of_reports",
 ]

@@ -26,8 +26,8 @@ _LONGEST_ERROR: Final = 200
 class Row(NamedTuple):
     """How an action is measured and performed.
 
-    ``measure`` returns the amount that counts against the limit (minor units, 0 for none) and its
-    currency; ``apply`` performs the action.
+    ``measure`` returns the amount that counts against the approval limit (minor units, 0 for none)
+    and its currency. ``apply`` performs the action.
     """
 
     measure: Callable[[Tx, ActionRequest, Rules, int], Awaitable[tuple[int, str]]]

@@ -29,9 +29,10 @@ _PAYOUTS: Final = ("payout-failed", "payout-returned")
 
 
 class RefundDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """A refund by staff; ``forced``: even if the merchant's refunds are switched off.
+    """A refund by a member of staff, which is to be made or only to be recorded.
 
-    If the refund was made elsewhere and is recorded, ``reference`` is the provider's or bank's.
+    ``forced``: make the refund even if the merchant's refunds are switched off. ``reference`` is
+    the provider's or bank's reference of a refund that is only recorded.
     """
 
     amount: str
@@ -50,9 +51,9 @@ class ReportLine(msgspec.Struct, frozen=True, kw_only=True):
 class ActionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A manual action of a member of staff.
 
-    ``subject`` is the id of the order, refund, dispute or payout that it acts on. A refund that is
-    to be made or recorded acts on its order, and has ``refund``. ``report`` is the line of the
-    bank's report if the actor only submitted that report.
+    ``subject`` is the id of the order, refund, dispute or payout that the action changes. If a
+    refund is to be made or recorded, ``subject`` is the order and ``refund`` is set. ``report`` is
+    the line of the bank's report that caused the request, None if there is none.
     """
 
     action: Action
@@ -64,7 +65,7 @@ class ActionRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """A deployment's settings: the limit, whether money is real, which gateways report refunds."""
+    """Settings for manual actions: approval limit, live mode, and which gateways report refunds."""
 
     above: Decimal | None
     livemode: bool
@@ -78,9 +79,10 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class WaitingAction(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored request; ``details`` is JSON.
+    """A stored request for a manual action; ``details`` is JSON.
 
-    The amount is the merchant's gain or, for a refund to be made or recorded, the merchant's loss.
+    The amount is what the merchant gains by the action; for a refund to be made or recorded, it is
+    what the merchant loses.
     """
 
     merchant_id: str
@@ -124,7 +126,7 @@ class WaitingAction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitingActionOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A request in the output of the command line."""
+    """A request for a manual action, as the command line prints it."""
 
     id: str
     merchant_id: str
@@ -148,9 +150,9 @@ class WaitingActionOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """A pending request for a second person: an adjustment, a payout or a manual action.
+    """A request that waits for a second person: an adjustment, a payout or a manual action.
 
-    ``about`` is the order of a correction, the reference of a payout, the subject of an action.
+    ``about`` is the order of a correction, the reference of a payout, or the subject of an action.
     """
 
     id: str

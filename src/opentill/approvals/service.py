@@ -33,7 +33,7 @@ from opentill.people import Approver
 
 
 async def perform(tx: Tx, request: ActionRequest, rules: Rules, now: int) -> Done | WaitingAction:
-    """Perform a manual action, or store a request for it above the deployment's limit.
+    """Perform a manual action or, above the deployment's limit, store a request for it.
 
     Repeating a request that waits returns the stored one. Raises NotFound and Invalid, and
     CapabilityOff for a refund.
@@ -62,7 +62,10 @@ async def perform(tx: Tx, request: ActionRequest, rules: Rules, now: int) -> Don
 async def _store(
     tx: Tx, request: ActionRequest, amount: tuple[int, str], now: int
 ) -> WaitingAction:
-    """Store a request, or return the same one that waits. Raises Invalid if another one waits."""
+    """Store a request, or return the same request if it waits already.
+
+    Raises Invalid if a request with other details waits for the same action and subject.
+    """
     merchant_id, action, subject = request.merchant_id, request.action, request.subject
     existing = await queries.WAITING_OF_SUBJECT.first(
         tx, merchant_id=merchant_id, action=action, subject=subject
@@ -84,14 +87,14 @@ async def _store(
 
 
 async def waiting_of_reports(tx: Tx) -> list[WaitingAction]:
-    """Return the waiting requests that lines of the bank's reports caused, oldest first."""
+    """Return the waiting requests that bank reports caused, oldest first."""
     return [request for request in await queries.WAITING.all(tx) if request.report is not None]
 
 
 # ── requests of every kind, including adjustments and payouts ──
 
 
-async def waiting(tx: Tx) -> list[Waiting]:
+async def list_waiting(tx: Tx) -> list[Waiting]:
     """Return all requests that wait for a second person, oldest first."""
     requests = [
         structs.convert(row, Waiting, fee_minor=0, about=row.order_id or row.reference)
@@ -111,8 +114,8 @@ async def waiting(tx: Tx) -> list[Waiting]:
 async def approve(tx: Tx, request_id: str, approver: Approver, rules: Rules, now: int) -> object:
     """Perform a waiting request as the second person; return the result.
 
-    Every approval goes through this function. Raises NotFound, and Invalid: on ``by``, ``invited``
-    and ``browser`` if the approver cannot be the second person.
+    Every approval goes through this function. Raises NotFound and Invalid. If the approver cannot
+    be the second person, the field of Invalid is ``by``, ``invited`` or ``browser``.
     """
     if request_id.startswith("preq_"):
         asked_by = (await payouts.find_request(tx, request_id)).asked_by
@@ -148,9 +151,9 @@ async def approve(tx: Tx, request_id: str, approver: Approver, rules: Rules, now
 
 
 async def reject(tx: Tx, request_id: str, actor: Actor, now: int) -> object:
-    """Reject a waiting action or payout, even one's own. Raises NotFound and Invalid.
+    """Reject a waiting action or payout; its requester may do so too. Raises NotFound and Invalid.
 
-    ``reconciliation`` rejects adjustments, since it may have requested them.
+    Adjustments are rejected by ``reconciliation``, which may have requested them.
     """
     if request_id.startswith("preq_"):
         return await payouts.reject(tx, request_id, actor, now)

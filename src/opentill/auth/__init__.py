@@ -1,1 +1,1 @@
-"""The pages of logging in, second factors, invitations, and a person's own login."""
+"""The pages for logging in, second factors, invitations, and a person's own security settings."""

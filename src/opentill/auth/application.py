@@ -16,7 +16,7 @@ from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_PER_MINUTE: Final = 5  # at most this many applications are accepted from one IP address
+_PER_MINUTE: Final = 5  # at most this many applications a minute are accepted from one IP address
 _PATH: Final = "/apply"
 _FIELDS: Final = ApplicationForm.__struct_fields__
 _ERRORS: Final = {

@@ -1,7 +1,7 @@
-"""A forgotten password: a link for a new one is mailed, if there is a mail server.
+"""The pages for a forgotten password, which mail a link for choosing a new one.
 
-The page and its duration are the same for every address, known or not: the address is looked up
-when the mail is written.
+They exist only if there is a mail server. The response and its duration are the same for every
+address, known or not: the address is looked up when the mail is written.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_PER_MINUTE: Final = 5  # at most this many requests are accepted from one IP address
+_PER_MINUTE: Final = 5  # at most this many requests a minute are accepted from one IP address
 
 
 async def show(request: PageRequest) -> Response:
@@ -32,14 +32,14 @@ def _check_mail(request: PageRequest) -> None:
 
 
 async def _count(tx: Tx, subject: str, now: int) -> None:
-    """Count a request from an address. Raises TooManyRequests."""
+    """Count a request against the limit of its IP address. Raises TooManyRequests."""
     if await rate_limits.hit(tx, "forgotten", subject, _PER_MINUTE, now) is None:
         wait = await rate_limits.retry_after_s(tx, "forgotten", subject, now)
         raise TooManyRequests(_PER_MINUTE, wait)
 
 
 async def request_link(request: PageRequest) -> Response:
-    """Have a link mailed, if somebody logs in with the e-mail address."""
+    """Request the mail with the link; it is sent only if a person has the e-mail address."""
     _check_mail(request)
     form = await request.form()
     email = form.get("email", "")

@@ -1,4 +1,4 @@
-"""The pages of mailed links: invitations, new passwords, and keeping second factors."""
+"""The pages to which mailed links lead: invitations, new passwords, and keeping second factors."""
 
 from typing import Final
 
@@ -27,9 +27,10 @@ async def _read(request: PageRequest) -> tuple[Link, Person | None, str]:
 
 
 async def show_invitation(request: PageRequest) -> Response:
-    """Show an invitation, with a form for a new person and a way to accept for a known one.
+    """Show an invitation, with a form for a new account and a link to log in with an existing one.
 
-    The page does not show whether the e-mail address is known: the sender may see the link.
+    A person who is logged in needs only a button. To everybody else the page does not show whether
+    an account exists, because the sender of the invitation may see the link too.
     """
     return await _invitation(request)
 
@@ -179,7 +180,10 @@ async def choose_password(request: PageRequest) -> Response:
 
 
 async def _proves_passkey(request: PageRequest, credential: str) -> bool:
-    """Return whether the link's person used a passkey. Raises WrongCredentials."""
+    """Verify a passkey of the link's person; return False if ``credential`` is empty.
+
+    Raises WrongCredentials.
+    """
     if not credential:
         return False
     link, person, _ = await _read(request)

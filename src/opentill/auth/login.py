@@ -15,11 +15,11 @@ from opentill.portal.model import CONSOLE_PATH, FACTOR_PATH, Page
 from opentill.portal.request import PageRequest, safe_next
 from opentill.web.translations import N_
 
-_PASSKEYS_PER_MINUTE: Final = 30  # at most this many pages ask one person for a passkey
+_PASSKEYS_PER_MINUTE: Final = 30  # at most this many pages a minute ask one person for a passkey
 
 
 async def _home(request: PageRequest, person_id: str) -> str:
-    """Return the path to open after a login without a destination: for staff the console."""
+    """Return the path to open after a login: the console for staff, the dashboard for others."""
     async with request.app.db.connection() as tx:
         return CONSOLE_PATH if await people.is_staff(tx, person_id) else "/dashboard"
 
@@ -199,7 +199,7 @@ async def _count_passkey(tx: Tx, login: people.Login, now: int) -> None:
 
 
 async def use_passkey(request: PageRequest) -> Response:
-    """Log in the person of the passkey that the browser has used."""
+    """Log in the person to whom the used passkey belongs."""
     form, settings = await request.form(), request.app.settings
     goal, site = safe_next(form.get("next", "")), request.known_site
     credential, browser = form.get("credential", ""), request.browser

@@ -1,4 +1,4 @@
-"""The table of the pages of logging in, mailed links, a person's own login and applications."""
+"""The table of this portal's pages: login, mailed links, security settings and applications."""
 
 from pathlib import Path
 from typing import Final

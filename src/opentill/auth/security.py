@@ -32,7 +32,7 @@ async def _security(
 
 
 async def change_password(request: PageRequest) -> Response:
-    """Set a new password; the form has the current one too."""
+    """Set a new password; the form must contain the current one too."""
     form = await request.form()
     try:
         proof = await people.change_password(
@@ -70,12 +70,12 @@ async def change_password(request: PageRequest) -> Response:
 
 
 async def confirm(request: PageRequest) -> Response:
-    """Return to the page after a step-up."""
+    """Redirect to the security page, once the person has proved their identity again."""
     return render.see_other(request, PLACE)
 
 
 async def change_language(request: PageRequest) -> Response:
-    """Set the language of mails to the person."""
+    """Set the language in which the person gets mails."""
     language = mail_language.choose(request, await request.form())
     if language is None:
         return await _security(request, 400, {"language": N_("Choose one of the languages")})
@@ -89,14 +89,14 @@ async def change_language(request: PageRequest) -> Response:
 
 
 async def begin_totp(request: PageRequest) -> Response:
-    """Create a secret, which the person has to confirm."""
+    """Create an authenticator's secret, which the person has to confirm."""
     key = request.app.settings.secret_key
     await request.app.db.run(lambda tx: second_factor.begin(tx, request.login, key))
     return render.see_other(request, f"{PLACE}/authenticator")
 
 
 async def show_totp(request: PageRequest) -> Response:
-    """Show the unconfirmed secret."""
+    """Show the authenticator's unconfirmed secret."""
     return await _totp(request)
 
 
@@ -175,7 +175,7 @@ async def remove_totp(request: PageRequest) -> Response:
 
 
 def _must_keep_one(request: PageRequest) -> bool:
-    """Return whether the person must keep a second factor: staff in a live deployment."""
+    """Return whether the person must keep a second factor, as staff must in a live deployment."""
     return request.login.staff_role is not None and request.app.settings.livemode
 
 

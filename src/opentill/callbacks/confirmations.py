@@ -12,8 +12,8 @@ from opentill.db.batcher import Batcher
 from opentill.gateways.model import GatewayPaymentEvent
 from opentill.orders import Report
 
-# At most this many reports are applied individually at the same time, and at most half as many as
-# the pool has connections, so that some remain free if all these reports wait for one merchant.
+# At most this many reports are applied individually at the same time. Half the number of the pool's
+# connections is a limit too, so that some remain free if all these reports wait for one merchant.
 _APPLIED_AT_ONCE: Final = 4
 # While one batch waits for its commit or a merchant's balance, another is prepared.
 _BATCHES_AT_ONCE: Final = 2

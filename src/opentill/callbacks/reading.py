@@ -61,10 +61,10 @@ async def _read_notice(
 async def resolve_events(gateway: Gateway, gateway_event: GatewayEvent) -> tuple[GatewayEvent, ...]:
     """Return the events that a report stands for, each with its payment attempt's id.
 
-    A dispute or refund that names only the provider's payment is traced through the provider; it
-    yields nothing if the payment belongs to another deployment. A report that a payment has refunds
-    yields the refunds that the provider lists. Raises Unavailable if the provider does not respond,
-    so that it repeats the report.
+    If a dispute or refund names only the provider's payment, the provider is asked for the
+    attempt's id; there is no event if the payment belongs to another deployment. A report that a
+    payment has refunds becomes the refunds that the provider lists. Raises Unavailable if the
+    provider does not respond, so that the provider repeats the report.
     """
     if isinstance(gateway_event, GatewayRefundsEvent):
         return await _list_refunds(gateway, gateway_event)

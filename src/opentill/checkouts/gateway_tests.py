@@ -102,7 +102,10 @@ def _method(gateways: Mapping[str, Gateway], test: GatewayTest) -> Method:
 
 
 async def list_gateway_tests(tx: Tx, before: str, limit: int) -> list[OpenedTest]:
-    """Return test payments of all merchants, newest first, before an order id ("": the newest)."""
+    """Return a page of the test payments of all merchants, newest first.
+
+    ``before`` is the order id of the previous page's last payment, "" for the first page.
+    """
     return await queries.GATEWAY_TESTS.all(tx, before=before or ids.LAST, limit=limit)
 
 

@@ -25,7 +25,8 @@ async def expire_due(db: Db, now: int, batch: int = 200) -> int:
                     tx, session.merchant_id, session.id, _cause(session), now
                 ),
             )
-        except Invalid as refusal:  # the session was paid, or a payment of it submitted, meanwhile
+        # the session was paid meanwhile, or a payment of it was submitted
+        except Invalid as refusal:
             _log.info("session not expired", session=session.id, reason=refusal.reason)
 
     expired, after_expires_at, after_id = 0, 0, ""

@@ -18,8 +18,8 @@ ORDER_STATUSES: Final[Mapping[SessionStatus, tuple[orders.Status, ...]]] = {
     "COMPLETE": (*PAID_STATUSES, "REFUNDED", "DISPUTED", "CHARGEBACK"),
     "EXPIRED": ("CLOSED", "FAILED", "REVOKED"),
 }
-# Number of sessions with a status = number of orders with its statuses above + this factor × number
-# of orders that were paid late.
+# The number of sessions with a status is the number of orders with its ORDER_STATUSES, plus this
+# factor times the number of orders that were paid late.
 _LATE_FACTORS: Final[Mapping[SessionStatus, int]] = {
     "OPEN": 0,
     "COMPLETE": -1,

@@ -250,7 +250,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class PublicSession(Session, frozen=True, kw_only=True):
-    """A session with the merchant's fields that its page shows."""
+    """A session, and the fields of its merchant that the payment page shows."""
 
     charge_off: str | None  # why the merchant may not take payments; None if it may
     logo_sha256: str | None
@@ -284,14 +284,14 @@ class Sales(msgspec.Struct, frozen=True):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """An item that a session sells in place of its product, which need not be active.
+    """An item that a session sells in place of its product; the product need not be active.
 
-    The currency is the product's, unless ``currency`` is set: then a stand-in product is used
-    (decision 0088). ``source`` is the API that places the order. ``method`` is the only method
-    allowed; None: any.
+    The item's currency is the product's. If ``currency`` is set, a stand-in product is used instead
+    (decision 0088). ``source`` is the API that places the order. ``method`` is the only payment
+    method allowed; None: any.
     """
 
-    # An id that the metadata already contain; "" if the order gets a new one.
+    # The order's id if the metadata already contains it; "" if the order gets a new id.
     order_id: str = ""
     name: str
     amount_minor: int  # the price of one unit
@@ -382,9 +382,9 @@ def _contract_fields(session: Session, public_url: str) -> dict[str, str]:
 
 
 class SessionCreated(_ContractFields, frozen=True, kw_only=True, rename="camel"):
-    """The response to opening a session (contract.md#session-fields): all but the order's id.
+    """The response to opening a session (contract.md#session-fields): all but the id of its order.
 
-    The optional fields are there only where the request had them.
+    An optional field is included only if the request had it.
     """
 
     quantity: Annotated[int, Meta(ge=1, le=99, description="How many are sold.")] | UnsetType = (

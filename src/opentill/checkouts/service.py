@@ -88,9 +88,10 @@ def _priced(offer: Offer, body: SessionBody) -> Priced:
 def _bounds(
     currency: str, settlement_currency: str, rate: Decimal, usd_rate: Decimal
 ) -> tuple[int, int]:
-    """Return the smallest and the largest amount for sale at these rates, in minor units.
+    """Return the smallest and the largest price that can be sold at these rates, in minor units.
 
-    Uses bisection, because each conversion rounds.
+    The smallest is worth at least one minor unit of the settlement currency; the largest fits into
+    the ledger. Uses bisection, because each conversion rounds.
     """
 
     def worth(minor: int) -> int:
@@ -117,12 +118,12 @@ async def open_session(
 ) -> Session:
     """Open a session and place its PENDING order; ``item`` is sold in place of the product.
 
-    Price, product, terms and exchange rates are frozen on the order; the fee is that of the default
-    rate until the payment method is known. Imported rates that are older than
+    Price, product, terms and exchange rates are frozen on the order. Until the payment method is
+    known, the fee is that of the default rate. Imported rates that are older than
     ``rates_max_age_days`` are ignored (0: no limit). No rate is needed if both currencies are
-    equal. Raises Invalid, and NotPermitted for a merchant that has not accepted a required
-    agreement or may not charge (decision 0082): that is checked with the offer, and again by the
-    statement that places the order, so that none is placed after the merchant was suspended.
+    equal. Raises Invalid. Raises NotPermitted if the merchant has not accepted a required agreement
+    or may not charge (decision 0082). The statement that places the order checks this again, so
+    that no order is placed after the merchant was suspended.
     """
     if agreement_required:
         await agreement.require(tx, merchant_id)
@@ -321,10 +322,11 @@ async def pay(
     *,
     seen: PageView | None = None,
 ) -> PaymentAttempt | None:
-    """Start the payment of a session; return None if it cannot be paid. Idempotent.
+    """Start the payment of a session and return the attempt. Idempotent.
 
-    ``seen`` is the page view that the caller has just read. Raises NotFound, and Invalid on
-    ``email``, ``name``, ``method``, or ``attempts`` for an order with too many attempts.
+    Returns None for a session that cannot be paid. ``seen`` is the page view that the caller has
+    just read. Raises NotFound, and Invalid on ``email``, ``name``, ``method``, or ``attempts`` for
+    an order with too many attempts.
     """
     view = seen or or_not_found(await find_page_view(db, session_id))
     session, last = view.session, view.last_attempt
@@ -378,7 +380,7 @@ async def check_attempts(tx: Tx, merchant_id: str, order_id: str) -> None:
 async def refresh_attempt(
     db: Db, gateways: Mapping[str, Gateway], seen: PageView, attempt_id: str, now: int
 ) -> PaymentAttempt:
-    """Query the gateway about an attempt whose customer has returned. Raises NotFound.
+    """Query the gateway about an attempt after its customer's return. Raises NotFound.
 
     ``seen`` is the page view that the caller has just read.
     """

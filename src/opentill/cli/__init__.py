@@ -65,7 +65,7 @@ class Root(TyperGroup):
     """``opentill``: its help lists the commands in sections without importing their modules."""
 
     def __init__(self, **options: Any) -> None:
-        """Create the group like typer."""
+        """Create the root group; ``options`` are those of ``TyperGroup``."""
         super().__init__(**options)
         self.commands = _Commands()
 

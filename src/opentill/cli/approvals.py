@@ -48,7 +48,7 @@ def list_() -> output.Result:
             "askedBy": one.asked_by,
             "createdAt": one.created_at,
         }
-        for one in session.query(approvals.waiting)
+        for one in session.query(approvals.list_waiting)
     ]
     return output.Result(rows, _COLUMNS)
 

@@ -181,7 +181,10 @@ def _check_row_counts(rows: Mapping[str, int], row_counts: "RowCounts") -> None:
 
 @contextmanager
 def _convert_errors(file: Path, participle: str) -> Iterator[None]:
-    """Convert OSError to ConfigurationError: ``file`` cannot be ``participle``, such as read."""
+    """Convert an OSError of the block to ConfigurationError.
+
+    Its message is "``file`` cannot be ``participle``"; a participle is such as "read".
+    """
     try:
         yield
     except OSError as error:

@@ -101,7 +101,7 @@ def with_webhooks_to_loopback(settings: Settings) -> Settings:
     from opentill import config
     from opentill.server.client_address import is_loopback_host
 
-    # The URL of a wildcard host names loopback instead of it, so the host itself is checked too.
+    # For a wildcard host the default public URL names loopback, so the host itself is checked too.
     if not is_loopback_host(settings.host) or not config.is_loopback(settings.public_url):
         return settings
     allowed = (*settings.outgoing_allow, *LOOPBACK)

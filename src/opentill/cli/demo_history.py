@@ -48,7 +48,7 @@ _OFFERS: Final = (
     ("Tasting box", "Eight teas, enough for a week.", "25.00", 5),
 )
 _METHODS: Final[tuple[Method, ...]] = ("CREDIT_CARD", "ALIPAY", "WECHAT_PAY", "PAYNOW")
-_METHODS_OFTEN: Final = (11, 4, 3, 2)
+_METHOD_WEIGHTS: Final = (11, 4, 3, 2)
 _PEOPLE: Final = (
     "Ada Brook", "Ben Carter", "Chen Wei", "Dora Ellis", "Emil Fischer", "Fang Li", "Grace Hall",
     "Hana Sato", "Ivo Janssen", "Julia Kern", "Kim Lee", "Lin Mei", "Mara Novak", "Noah Owens",
@@ -142,7 +142,7 @@ class History:
         for day in range(DAYS + 1):
             midnight = (first + day * _DAY) // _DAY * _DAY
             for _ in range(self._customers(day, midnight)):
-                at = midnight + self._chance.choice(_HOURS) * _HOUR + self._some(_HOUR)
+                at = midnight + self._chance.choice(_HOURS) * _HOUR + self._random_number(_HOUR)
                 (offer,) = self._chance.choices(offers, often)
                 self._plan(at, partial(self._visit, offer))
             self._plan(midnight + 2 * _HOUR, self._settle)
@@ -157,8 +157,8 @@ class History:
         weekend = (midnight // _DAY + 3) % 7 >= 5  # noqa: PLR2004 - 1970-01-01 was a Thursday
         return 2 + day // 12 + 3 * weekend + self._chance.randrange(3)
 
-    def _some(self, most: int) -> int:
-        return self._chance.randrange(1, most)
+    def _random_number(self, end: int) -> int:
+        return self._chance.randrange(1, end)
 
     def _plan(self, at: int, happening: Happening) -> None:
         heapq.heappush(self._happenings, (at, next(self._numbers), happening))
@@ -172,19 +172,19 @@ class History:
             expire = partial(self._expire, session.id)
             self._plan(session.expires_at, expire)
             return
-        (method,) = self._chance.choices(_METHODS, _METHODS_OFTEN)
+        (method,) = self._chance.choices(_METHODS, _METHOD_WEIGHTS)
         pay = partial(self._pay, session.order_id, self._payer(), method)
         if draw < 0.16:  # noqa: PLR2004 - the first payment is declined
-            self._plan(now + self._some(120_000), partial(pay, "DECLINED"))
+            self._plan(now + self._random_number(120_000), partial(pay, "DECLINED"))
             if draw < 0.11:  # noqa: PLR2004 - and the customer does not try again
                 self._plan(session.expires_at, partial(self._expire, session.id))
                 return
-        self._plan(now + 120_000 + self._some(180_000), partial(pay, "SUCCEEDED"))
+        self._plan(now + 120_000 + self._random_number(180_000), partial(pay, "SUCCEEDED"))
 
     def _payer(self) -> Payer:
         name = self._chance.choice(_PEOPLE)
         email = f"{name.lower().replace(' ', '.')}@example.com"
-        ip = f"198.51.100.{self._some(250)}"
+        ip = f"198.51.100.{self._random_number(250)}"
         return Payer(email=email, name=name, ip=ip, locale="en")
 
     async def _pay(
@@ -210,7 +210,9 @@ class History:
         number = self.paid
         if number % 17 == 5:  # noqa: PLR2004 - refunded, every third time partially
             amount = "5.00" if number % 3 == 0 else None
-            self._plan(now + _DAY + self._some(3 * _DAY), partial(self._refund, order_id, amount))
+            self._plan(
+                now + _DAY + self._random_number(3 * _DAY), partial(self._refund, order_id, amount)
+            )
         elif number in (34, 101):
             self._plan(now + 3 * _DAY, partial(self._dispute, order_id, "OPENED"))
             if number == 34:  # noqa: PLR2004 - the other remains open

@@ -170,7 +170,9 @@ def _gateways(settings: Settings) -> Iterator[Finding]:
                 name, "warn", f"takes nothing; see OPENTILL_GATEWAY_{name.upper()}_METHODS"
             )
             continue
-        texts = [f"{method} in {_several(currencies)}" for method, currencies in takes.items()]
+        texts = [
+            f"{method} in {_list_or_count(currencies)}" for method, currencies in takes.items()
+        ]
         yield Finding("gateway", "ok", f"{name} takes {', '.join(texts)}")
         gateway = loaded[name]
         if isinstance(gateway, gateways.Checks):
@@ -187,7 +189,7 @@ async def _problem(gateway: "Gateway", checks: "Checks") -> str | None:
         await gateway.close()
 
 
-def _several(currencies: list[str]) -> str:
+def _list_or_count(currencies: list[str]) -> str:
     many = len(currencies) > 5  # noqa: PLR2004 - a readable number
     return f"{len(currencies)} currencies" if many else " ".join(currencies)
 

@@ -37,7 +37,7 @@ VERSION: Final = Value(int, "select current_setting('server_version_num')::int")
 ENGINE: Final = Value(str, "select version()")
 # Time of the database in Unix ms, when the statement runs.
 CLOCK: Final = Value(int, "select (extract(epoch from clock_timestamp()) * 1000)::bigint")
-# These limit a survey's statements until the end of its transaction.
+# These limits of a survey's statement end with its transaction.
 STATEMENT_TIMEOUT: Final = Command("set local statement_timeout = '10s'")
 LOCK_TIMEOUT: Final = Command("set local lock_timeout = '2s'")
 IMMEDIATELY: Final = Command("set constraints all immediate")

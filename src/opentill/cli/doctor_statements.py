@@ -36,7 +36,7 @@ async def survey_url(settings: "Settings") -> "Survey":
 
 
 def failed(survey: "Survey") -> bool:
-    """Whether any statement or action failed."""
+    """Whether any statement or action of the survey failed."""
     return bool(survey.order) or any(feature.failures for feature in survey.features)
 
 

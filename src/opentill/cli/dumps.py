@@ -1,6 +1,7 @@
 """pg_dump and pg_restore, for the embedded PostgreSQL or the operator's own.
 
-A dump is valid only if pg_restore can read all of it and it has the database's content.
+A dump is valid only if pg_restore can read all of it and it has at least the rows that were counted
+before the dump.
 """
 
 import os
@@ -228,7 +229,7 @@ def _version(folder: Path) -> int | None:
 
 
 def choose(server: int, versions: Mapping[int, Path]) -> tuple[int, Path]:
-    """Choose programs of the server's major version, else the oldest newer ones.
+    """Choose programs of the server's major version or, if there are none, of the next newer one.
 
     pg_dump supports no server newer than itself, and an older server may not accept the output of a
     newer pg_restore. Raises ConfigurationError.

@@ -43,7 +43,7 @@ def _line(error: "Problem | ConfigurationError | typer.TyperException") -> str:
 
 
 def _body(error: "Problem | ConfigurationError | typer.TyperException") -> dict[str, Any]:
-    """Return the error body (contract.md#error-body); the parser's errors are ``Invalid``."""
+    """Return the error body (contract.md#error-body); the parser's errors become ``Invalid``."""
     if isinstance(error, ConfigurationError):
         details: dict[str, Any] = {"reason": str(error)}
         return {"code": error.code, "message": error.message, "error": details}

@@ -86,7 +86,7 @@ def count() -> dict[str, int]:
 
     async def work() -> dict[str, int]:
         async with session.database() as db:
-            with output.progress("entries", await jobs.waiting(db)) as advance:
+            with output.progress("entries", await jobs.count_uncounted_entries(db)) as advance:
                 return {"counted": await jobs.count_all(db, advance=advance)}
 
     return session.run(work())

@@ -1,9 +1,10 @@
 """The identity of a command's user: a staff member who has logged in, or the machine's owner.
 
 ``opentill login`` stores the login's token in a private file. Commands that write check that the
-login is active and its role has the permission, and name the person in the audit log. With
-``--as-root``, or in a deployment without staff or real money, they run as the machine's owner
-(decision 0098). Actions that need two persons can only be requested and approved by persons.
+login is active and that its role has the permission, and name the person in the audit log. With
+``--as-root`` they run as the machine's owner; so they do without a login if the deployment has no
+staff or no real money (decision 0098). Only persons can request and approve actions that need two
+persons.
 """
 
 import hashlib

@@ -112,7 +112,7 @@ def target(path: Path | None) -> Iterator[Target]:
 
 @contextmanager
 def _writable() -> Iterator[None]:
-    """Convert errors of writing to Invalid, except that of a closed pipe."""
+    """Convert the block's errors of writing to Invalid, except the error of a closed pipe."""
     from opentill.core.errors import Invalid
 
     try:
@@ -127,8 +127,8 @@ def _writable() -> Iterator[None]:
 def _can_be_replaced(path: Path) -> bool:
     """Whether a new file can take the place of the file at ``path``.
 
-    Not if it is a device, a pipe or a link, if it belongs to another user or to a group that this
-    user is not in, or if no file can be created in its directory.
+    False for a device, a pipe, a link, a file of another user or of a group that this user is not
+    in, and if this user cannot create files in its directory.
     """
     if not os.access(path.parent, os.W_OK | os.X_OK):
         return False
@@ -158,7 +158,8 @@ def _copy_permissions(file: IO[bytes], path: Path) -> None:
         try:
             os.fchown(file.fileno(), -1, status.st_gid)
         except PermissionError:
-            # These permissions were meant for the group that ``file`` did not get.
+            # ``file`` could not get the old file's group, so it must not give its own group these
+            # permissions.
             mode &= ~stat.S_IRWXG
     with contextlib.suppress(PermissionError):  # on some mounts all files belong to another user
         os.fchmod(file.fileno(), mode)

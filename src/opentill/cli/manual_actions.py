@@ -19,9 +19,9 @@ def perform(
     find: "Callable[[Tx], Awaitable[str]]",
     shown: "Callable[[Tx, Any], Awaitable[object]]",
 ) -> output.Result:
-    """Perform a manual action or store a request for it; return what is printed.
+    """Perform a manual action or store a request for it; return the output of the command.
 
-    ``find`` returns the merchant's id. ``shown`` converts the action's result to what is printed.
+    ``find`` returns the merchant's id. ``shown`` converts the action's result to that output.
     Raises NotFound, Invalid and ``identity.NotAllowed``.
     """
     from opentill.approvals import ActionRequest

@@ -127,7 +127,10 @@ def _described(quoted: _Seen) -> str:
 
 
 def _moves(quote: "Quote") -> tuple[int, int, str]:
-    """Return what a refund moves, to be compared: balances may change for other reasons."""
+    """Return the parts of a quote that must not change until it is confirmed.
+
+    Balances are not among them, because they may change for other reasons.
+    """
     return quote.amount_minor, quote.debit_minor, quote.held_from
 
 

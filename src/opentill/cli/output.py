@@ -23,7 +23,10 @@ _USUAL_WIDTH: Final = 80
 
 
 class Result(NamedTuple):
-    """A command's result with columns or a note; other results are records or lists of them."""
+    """The result of a command that has columns, a note or a text for an empty list.
+
+    All other commands return a record or a list of records.
+    """
 
     shown: object
     columns: Sequence[str] = ()  # fields that people see, in this order; () means all, as in JSON

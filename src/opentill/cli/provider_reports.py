@@ -19,7 +19,7 @@ class ReportKind(NamedTuple):
 
     package: str
     list_open: str
-    shown: str  # name of the struct whose fields are shown of a report
+    shown: str  # name of the struct that has the fields of a report to show
     columns: Sequence[str]
     list_help: str
     dismiss_help: str

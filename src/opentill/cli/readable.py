@@ -56,9 +56,10 @@ def text(name: str, record: Mapping[str, object]) -> str:
 
 
 def amount(value: object, currency: str, *, minor: bool = False) -> str:
-    """Format an amount with its currency: ``12.50 USD``, ``10 JPY``. ``minor``: of minor units.
+    """Format an amount with its currency: ``12.50 USD``, ``10 JPY``.
 
-    A value that is not a number gets no currency, such as the text of an amount from a gateway.
+    ``minor``: the value is in minor units. A value that is not a number, such as text in which a
+    gateway reported an amount, is returned without a currency.
     """
     from opentill.core import money
 
@@ -72,7 +73,10 @@ def amount(value: object, currency: str, *, minor: bool = False) -> str:
 
 
 def _currency_field(name: str, record: Mapping[str, object]) -> str | None:
-    """Return the field that has an amount's currency, or the currency; None for other fields."""
+    """Return the field that contains an amount's currency, or a fixed currency.
+
+    Returns None for a field that is no amount.
+    """
     possible_fields = _AMOUNTS.get(name, ())
     candidates = (field for field in possible_fields if field in record or field.isupper())
     return next(candidates, None)

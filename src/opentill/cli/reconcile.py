@@ -117,7 +117,10 @@ async def _compare(
 async def _fetched(
     db: "Db", settings: "Settings", gateway: str, actor: "Actor", start: int | None, end: int | None
 ) -> "Result":
-    """Fetch the sandbox bank's report of a range of time, by default all, and compare it."""
+    """Fetch the sandbox bank's report of a range of time and compare it with the ledger.
+
+    ``start`` and ``end`` are inclusive Unix ms; None is an open end.
+    """
     from opentill import reconciliation
     from opentill.config import with_sandbox_key
     from opentill.core.errors import ConfigurationError, Invalid

@@ -21,7 +21,7 @@ _PID_DIGITS: Final = 9
 
 
 class _OfMerchant(Protocol):
-    """An object of a merchant."""
+    """An object that belongs to a merchant."""
 
     @property
     def merchant_id(self) -> str:

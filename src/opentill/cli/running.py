@@ -59,7 +59,7 @@ class Deployment:
         signal.signal(signal.SIGTERM, session.leave)
         os.umask(PRIVATE)
         settings = self.settings
-        # This reports errors in their settings before anything starts.
+        # Loading the gateways reports errors in their settings before anything starts.
         gateways.load(settings.gateways, settings)
         self._check_connections()
         if settings.database_read_url is not None:
@@ -99,8 +99,9 @@ class Deployment:
     def _check_connections(self) -> None:
         """Raise ConfigurationError if the processes could exceed the database's connections.
 
-        A worker with a process of its own counts, even if another command runs it. With several
-        servers, so does a process that is started before the one that it replaces has ended.
+        A worker that has its own process counts, even if another command runs it. With several
+        servers one more process counts, because a replacement starts before the process that it
+        replaces has ended.
         """
         if self.settings.database_url is not None:
             return
@@ -214,7 +215,8 @@ def ready_database(
 ) -> Iterator[Settings]:
     """Yield the settings of a running database, like ``session``, and serve metrics.
 
-    Metrics are served before the operator's own database responds, to report that it does not.
+    If the database is the operator's own, metrics are served before it responds, to report an
+    outage.
     """
     with contextlib.ExitStack() as cleanup:
         if settings.database_url is not None:

@@ -86,11 +86,11 @@ def end(*_: object) -> None:
 def running_database(
     configured: Settings, *, patient: bool = False, creates: bool = False, any_key: bool = False
 ) -> Iterator[Settings]:
-    """Yield the settings with the URL of a running database with matching schema and key.
+    """Yield the settings with the URL of a running database whose schema and key match.
 
     An embedded database is started if necessary, and migrated; with ``creates`` it is created. The
     operator's own database is only checked; with ``patient``, after waiting for it. ``any_key``:
-    its secrets may be encrypted with another key. Blocks. Raises ``ConfigurationError``.
+    the database's secrets may be encrypted with another key. Blocks. Raises ``ConfigurationError``.
     """
     import msgspec
 
@@ -160,8 +160,8 @@ async def database(
 ) -> "AsyncIterator[Db]":
     """Connect to the database for a command: ``async with session.database() as db``.
 
-    ``any_key``: its secrets may be encrypted with another key. Raises ``ConfigurationError``,
-    ``Unavailable``, and ``identity.NotAllowed`` if its user may not run the command.
+    ``any_key`` as in ``running_database``. Raises ``ConfigurationError``, ``Unavailable``, and
+    ``identity.NotAllowed`` if the command's user may not run it.
     """
     from opentill.db.database import Db
 
@@ -285,6 +285,9 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
 def _unusable(
     participle: str, reason: str, *, is_unreachable: bool = False, setting: str = "DATABASE_URL"
 ) -> ConfigurationError:
-    """Return the error that the database of ``setting`` cannot be ``participle``: reached, read."""
+    """Return the error for a database that cannot be ``participle``, such as reached or read.
+
+    ``setting`` is the variable with the database's URL, without ``OPENTILL_``.
+    """
     message = f"the database of OPENTILL_{setting} cannot be {participle}: {reason}"
     return (DatabaseAway if is_unreachable else ConfigurationError)(message)

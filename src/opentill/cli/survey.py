@@ -131,7 +131,7 @@ async def _try(connection: "Tx", statement: Statement, *, runs: bool) -> _Tried:
     phase = "prepare"
     try:
         await transaction.start()
-        await _bound(connection)
+        await _limit_statement(connection)
         # Behind a pooler that loses prepared statements, the statement gets no name, so that it
         # does not remain in the database's session.
         name = "" if isinstance(connection, Unprepared) else None
@@ -151,7 +151,7 @@ async def _try(connection: "Tx", statement: Statement, *, runs: bool) -> _Tried:
         await _undo(connection, transaction)
 
 
-async def _bound(connection: "Tx") -> None:
+async def _limit_statement(connection: "Tx") -> None:
     await doctor_queries.STATEMENT_TIMEOUT.run(connection)
     await doctor_queries.LOCK_TIMEOUT.run(connection)
 
@@ -179,7 +179,7 @@ async def _order(
     action_name = "begin"
     try:
         await transaction.start()
-        await _bound(connection)
+        await _limit_statement(connection)
         for name, act in actions:
             action_name = name
             await act(connection)

@@ -1,6 +1,6 @@
-"""The order of a survey, which the ordinary services take from its session to the payout.
+"""Takes an order through the ordinary services, from its session to the payout, for a survey.
 
-It tests what happens only to existing rows, such as triggers and their writes.
+This runs statements that need existing rows, such as those of triggers.
 """
 
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ _SECRET_KEY = "k" * 32  # this encrypts only values that are rolled back
 
 
 class PaidOrder:
-    """The order; its actions run in sequence in one transaction."""
+    """The order of a survey; its actions run in sequence in one transaction."""
 
     def __init__(self, now: int) -> None:
         """``now`` is in Unix ms."""
@@ -41,7 +41,7 @@ class PaidOrder:
             ("refund a part of it", self._refund),
             ("open and lose a dispute", self._dispute),
             ("let a session expire", self._expire),
-            ("pay another order", self._pay_another),
+            ("pay another order", self._pay_another_order),
             ("pay out", self._pay_out),
         ]
 
@@ -102,7 +102,7 @@ class PaidOrder:
         session = await checkouts.open_session(tx, self._merchant, body, self._now)
         await checkouts.expire(tx, self._merchant, session.id, "survey", self._now)
 
-    async def _pay_another(self, tx: "Tx") -> None:
+    async def _pay_another_order(self, tx: "Tx") -> None:
         for act in (self._open, self._begin, self._confirm, self._settle):
             await act(tx)
 

@@ -73,7 +73,7 @@ class SeenItems:
     """
 
     def __init__(self) -> None:
-        """Start a list."""
+        """Start without any item."""
         self._ids: OrderedDict[str, None] = OrderedDict()
 
     def add(self, item: Identified) -> bool:

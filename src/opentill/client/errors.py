@@ -64,8 +64,8 @@ class RequestRefused(OpenTillError):
 class NotPermitted(RequestRefused):
     """The merchant or its key may not do this (40301).
 
-    ``field`` is ``scope`` if the key lacks one, which ``reason`` names; otherwise the capability
-    that is switched off, or the agreement.
+    If the key lacks a scope, ``field`` is ``scope`` and ``reason`` names the scope. Otherwise
+    ``field`` is the capability that is switched off, or the agreement.
     """
 
 

@@ -19,7 +19,7 @@ def read(body: bytes) -> Event:
 
 
 class EventList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Events, oldest first. Continue with ``cursor`` to skip none."""
+    """Events, oldest first. Continue with ``cursor`` so that no event is missed."""
 
     raw: list[msgspec.Raw] = msgspec.field(name="items")
     cursor: str

@@ -98,7 +98,7 @@ class RefundFailedData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DisputeData(msgspec.Struct, frozen=True, kw_only=True):
-    """A dispute was opened or decided: closed once, and again if a loss is recovered."""
+    """A dispute was opened or decided. It is closed again if a loss is recovered."""
 
     dispute_id: str
     order_id: str

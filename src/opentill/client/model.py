@@ -17,8 +17,8 @@ Metadata = dict[str, Any]
 class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The agreement in force. Digests are SHA-256 in lower-case hexadecimal.
 
-    ``template_sha256`` is of the template's bytes, ``rendered_document_sha256`` of
-    ``markdown_content`` as UTF-8.
+    ``template_sha256`` is the digest of the template's bytes, ``rendered_document_sha256`` the
+    digest of ``markdown_content`` as UTF-8.
     """
 
     agreement_version: str
@@ -48,9 +48,9 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class NewCheckout(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The response to opening a session: all but the order's id.
+    """The response to opening a session: all but the id of its order.
 
-    The optional fields are there only where the request had them.
+    An optional field is included only if the request had it.
     """
 
     id: str
@@ -185,7 +185,7 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Dispute(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A dispute in a list; ``debit`` and ``fee`` are what losing it takes."""
+    """A dispute in a list. Losing it takes ``debit`` and ``fee`` from the balance."""
 
     id: str
     order_id: str

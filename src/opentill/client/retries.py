@@ -96,7 +96,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 class RetriedRequest(Generic[T]):
-    """A request with its attempts, until it has a response or must not be repeated."""
+    """The attempts of a request, until it has a response or must not be repeated."""
 
     def __init__(self, request: Request[T], retries: Retries, timeout_s: float) -> None:
         """Start; ``retries.total_s`` is counted from now."""

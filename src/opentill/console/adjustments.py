@@ -78,7 +78,7 @@ async def _parse(tx: Tx, request: PageRequest, values: Mapping[str, str]) -> Adj
 
 
 def _error(problem: Invalid) -> dict[str, str]:
-    """Return the error text of a refusal by its field."""
+    """Return the text of a refusal by the name of the refused field."""
     return {str(problem.field): ADJUSTMENT_ERROR[str(problem.field)]}
 
 
@@ -131,10 +131,7 @@ async def _page(
 
 
 async def adjust_balance(request: PageRequest) -> Response:
-    """Adjust the balance, or request approval above the limit, once for each form.
-
-    Raises NotFound.
-    """
+    """Adjust the balance or, above the limit, request approval; once per form. Raises NotFound."""
     form = await request.form()
     values = {name: form.get(name, "").strip() for name in _FIELDS}
     above = request.app.settings.approval_above

@@ -37,7 +37,7 @@ async def _page(
     reasons: dict[str, str] | None = None,
 ) -> Response:
     async with request.app.db.connection() as tx:
-        waiting = await approvals.waiting(tx)
+        waiting = await approvals.list_waiting(tx)
         names = await merchants.names(tx, (one.merchant_id for one in waiting))
 
     def write_amount(minor: int, currency: str) -> str:
@@ -58,7 +58,10 @@ async def _page(
 
 
 def approver(request: PageRequest) -> Approver:
-    """Return the approver: the person, and a check of who has logged in with the browser."""
+    """Return the logged-in person as approver.
+
+    The approver has a function that says whether a given person has logged in with this browser.
+    """
     knows = partial(login_cookies.has_logged_in, request.app.settings, request.headers)
     return Approver(people.actor_of(request.login, "").who, knows)
 

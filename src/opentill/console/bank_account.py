@@ -29,7 +29,8 @@ async def confirm_bank_account(request: PageRequest) -> Response:
     try:
         shown_state = int(form.get("version", "")), int(form.get("held", ""))
     except ValueError:
-        # The form is not from this page; no account is in this state, so it counts as outdated.
+        # The form is not from this page. No account is in the state 0, 0, so the form counts as
+        # outdated.
         shown_state = 0, 0
     merchant_id, now = request.merchant_id, request.now
     try:

@@ -82,7 +82,7 @@ async def _page(
 
 
 def _state_token(dispute: Dispute) -> str:
-    """Return the token of a dispute's state. A form with another token is stale."""
+    """Return a token of a dispute's present state. A form with another token is stale."""
     return f"{dispute.status}.{dispute.respond_by or 0}"
 
 

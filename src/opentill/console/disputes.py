@@ -63,7 +63,7 @@ async def _read_page(
 
 
 async def list_disputes(request: PageRequest) -> Response:
-    """List disputes, newest first; with the choice SOON by deadline."""
+    """List disputes, newest first, or by deadline if the choice is SOON."""
     query, days, choice = _read_query(request)
     read = partial(_read_page, query=query, most=lists.SIZE + 1)
     page, names = await request.app.replica.read(read)

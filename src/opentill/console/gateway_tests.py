@@ -52,7 +52,7 @@ async def _read_rows(tx: Tx, request: PageRequest) -> tuple[list[Row], str | Non
 
 
 async def show_gateway_tests(request: PageRequest) -> Response:
-    """Show the form, a page of test payments, and the link to pay one that was just opened."""
+    """Show the form, a page of test payments, and the link to pay the one that was just opened."""
     return await _page(request, {name: request.query.get(name, "") for name in _FIELDS})
 
 

@@ -28,7 +28,7 @@ _QUARTER_MS: Final = 900_000
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _RESPONSE_MS: Final = 15_000  # an attempt without an outcome counts as unanswered after this time
-NEWEST: Final = 50  # the newest attempts of each merchant, in which the last refusal is searched
+NEWEST: Final = 50  # the last refusal is searched among this many newest attempts of each merchant
 
 
 class GatewayState(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ async def show_gateways(request: PageRequest) -> Response:
             row.gateway: row for row in await order_jobs.count_unanswered(tx, now - _RESPONSE_MS)
         }
         refusals = {row.gateway: row for row in await order_jobs.list_last_refused(tx, NEWEST)}
-    behind = await figures.waiting(request.app.db)
+    behind = await figures.count_uncounted_entries(request.app.db)
     return render.page(
         request,
         "gateways.html",

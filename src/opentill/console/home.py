@@ -37,7 +37,7 @@ async def show_home(request: PageRequest) -> Response:
         volumes = await figures.sum_range(tx, None, days.since, days.until + 1)
         gateways = await figures.sum_by_gateway(tx, days.since, days.until + 1)
         balances = await ledger.trial_balance(tx)
-    behind = await figures.waiting(request.app.db)
+    behind = await figures.count_uncounted_entries(request.app.db)
     return render.page(
         request,
         "home.html",
@@ -57,7 +57,7 @@ async def show_home(request: PageRequest) -> Response:
 
 
 def _need_count(localizer: Localizer, need: Need, count: int) -> str:
-    """Write a count, with a plus if it has reached the limit of its query."""
+    """Format a count, with a plus sign if counting stopped at the limit."""
     text = localizer.number(count)
     return f"{text}+" if count == need.limit else text
 

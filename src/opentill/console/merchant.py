@@ -21,7 +21,8 @@ from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 from opentill.web.translations import N_, NC_
 
-# Pages of the merchant's dashboard that staff may open: text, path below it, permission.
+# Pages of the merchant's dashboard that staff may open: label, path below the dashboard,
+# permission.
 _DASHBOARD_PAGES: Final[tuple[tuple[str, str, Permission], ...]] = (
     (N_("Home"), "/", "home.read"),
     (NC_("menu", "Payments"), "/payments", "payments.read"),

@@ -49,14 +49,14 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     merchant_id: str
     subject: str  # the id or the name of the object that needs attention
-    page: str  # the path of its page below the merchant's dashboard
+    page: str  # path of the object's page below the merchant's dashboard
     at: int  # Unix ms; ``NEED_TIME`` says what happened then
     money: Money | None = None
     detail: str = ""  # the text that a gateway or an endpoint has reported, "" if there is none
 
     @property
     def path(self) -> str:
-        """The path of its page, which is in the console if staff can act there."""
+        """The path of the object's page, which is in the console if staff can act there."""
         if self.page.startswith(("/payments/", "/disputes/", "/payout/")):
             return CONSOLE_PATH + self.page
         return f"/dashboard/{self.merchant_id}{self.page}"
@@ -65,8 +65,9 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 class Need(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of matter that needs attention.
 
-    It has a list by ``items``, or another page of the console, ``page``. Its texts are in ``NEED``
-    and, for a list, ``NEED_TITLE``, ``NEED_TEXT`` and ``NEED_TIME`` of ``labels.py``.
+    ``items`` returns its list; a kind without ``items`` is shown by another page of the console,
+    ``page``. Its texts are in ``NEED`` and, for a list, ``NEED_TITLE``, ``NEED_TEXT`` and
+    ``NEED_TIME`` of ``labels.py``.
     """
 
     name: str
@@ -74,11 +75,11 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     count: Callable[[Tx, int], Awaitable[int]]
     items: Callable[[Tx, int], Awaitable[list[Item]]] | None = None
     page: str = ""
-    limit: int | None = None  # counting stops at this number; None: it counts all
+    limit: int | None = None  # counting stops at this number; None: all are counted
 
     @property
     def place(self) -> str:
-        """The path of its page below /console."""
+        """The path below /console of the page that shows the kind."""
         return self.page or f"/needs/{self.name}"
 
 
@@ -222,7 +223,7 @@ async def _differences(tx: Tx, _now: int) -> int:
 
 
 async def _approvals(tx: Tx, _now: int) -> int:
-    return len(await approvals.waiting(tx))
+    return len(await approvals.list_waiting(tx))
 
 
 NEEDS: Final = (

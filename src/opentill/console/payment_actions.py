@@ -42,7 +42,7 @@ class ActionCall(msgspec.Struct, frozen=True):
 
     @property
     def ids(self) -> tuple[str, str]:
-        """The ids of merchant and order."""
+        """The ids of the merchant and the order."""
         return self.order.merchant_id, self.order.id
 
     async def record(self, tx: Tx, action: str, subject: str) -> None:
@@ -53,7 +53,7 @@ class ActionCall(msgspec.Struct, frozen=True):
 
 
 class Action(msgspec.Struct, frozen=True):
-    """An action. Its texts are in ``PAYMENT_ACTION`` and the tables about it in ``labels.py``."""
+    """An action of staff. Its texts are in the tables of ``labels.py`` with ``PAYMENT_ACTION``."""
 
     name: str
     command: str  # the command that does the same and needs the same permission
@@ -71,12 +71,13 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
     action: Action
     subject: str = ""  # the id of the refund, dispute or attempt, "" for the payment itself
-    moves: tuple[tuple[str, Money], ...] = ()  # the amounts that it moves, each with its text
+    # the amounts that the action moves, each with a label
+    moves: tuple[tuple[str, Money], ...] = ()
     most: Money | None = None  # the largest amount; None: the form has no amount
 
     @property
     def anchor(self) -> str:
-        """The id of its form on the page."""
+        """The HTML id of the action's form."""
         return f"{self.action.name}-{self.subject}" if self.subject else self.action.name
 
 
@@ -198,7 +199,7 @@ _DECISIONS: Final[Mapping[str, tuple[Action, ...]]] = {
 
 
 def state_token(order: Order) -> str:
-    """Return the token of an order's state. A form with another token is stale."""
+    """Return a token of an order's present state. A form with another token is stale."""
     return f"{order.status}.{order.updated_at}"
 
 

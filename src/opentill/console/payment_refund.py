@@ -18,7 +18,8 @@ from opentill.portal.refund_form import Refusal
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-# Reads the payment, records the visit in the audit log, and returns the values of the page.
+# Reads the payment, records the visit in the audit log, and returns the template's values for the
+# payment's page, which is shown behind the dialog.
 Behind = Callable[[PageRequest], Awaitable[Mapping[str, object]]]
 
 

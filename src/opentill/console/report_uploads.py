@@ -7,7 +7,7 @@ from opentill.web.translations import N_
 
 
 class ReportRefused(Exception):
-    """The form has no file, or one that is too large. The page shows ``error``."""
+    """An uploaded report is missing or too large. The page shows ``error``."""
 
     def __init__(self, status: int, error: str) -> None:
         """``status`` is the HTTP status of the page."""

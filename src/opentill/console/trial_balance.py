@@ -1,4 +1,4 @@
-"""The trial balance at the end of a day, in sum and by merchant; and the general ledger's file."""
+"""The trial balance at the end of a day, in total and by merchant; the general ledger's file."""
 
 from typing import Final
 from urllib.parse import urlencode

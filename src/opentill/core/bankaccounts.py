@@ -28,7 +28,7 @@ _LENGTHS: Final = {text[:2]: int(text[2:]) for text in _REGISTRY.split()}
 
 
 class Clearing(msgspec.Struct, frozen=True):
-    """A country's bank codes: the clearing system and the number of digits."""
+    """A country's bank codes: the clearing system, the number of digits, and their usual name."""
 
     system: str
     digits: int

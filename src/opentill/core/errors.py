@@ -35,7 +35,10 @@ class Invalid(Problem):
 
 
 class Unauthorized(Problem):
-    """A missing, unknown, expired or foreign API key. The error does not say which of these."""
+    """An API key that is missing, unknown, expired or of another environment.
+
+    The error does not say which of these.
+    """
 
     status, code, message = 401, 401, "Unauthorized"
     challenge: ClassVar[bytes] = b'ApiKey realm="opentill"'  # RFC 9110 §11.6.1

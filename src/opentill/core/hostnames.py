@@ -12,9 +12,8 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import idna
 
-_LONGEST_NAME: Final = 253  # RFC 1035 §2.3.4
-# Existing hosts have names with underscores, and with hyphens at any position, which IDNA would
-# refuse.
+_LONGEST_NAME: Final = 253  # characters (RFC 1035 §2.3.4)
+# Some existing hosts have names with underscores, or with hyphens at positions that IDNA refuses.
 _ASCII_LABEL: Final = re.compile(r"[a-z0-9_-]{1,63}")
 
 
@@ -22,7 +21,7 @@ class BadHost(ValueError):
     """A host name that cannot exist."""
 
 
-@functools.lru_cache(4096)  # a cache pays, because most URLs and addresses have one of few hosts
+@functools.lru_cache(4096)  # most URLs and addresses have one of few hosts
 def to_ascii(host: str) -> str:
     """Return a host name or an IPv4 address in lower-case ASCII. Raises BadHost.
 

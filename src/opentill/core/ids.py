@@ -52,12 +52,13 @@ _SHAPE: Final = re.compile(r"[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 # Maps a byte to the digit of its lowest five bits, for ``bytes.translate``.
 _DIGIT_TABLE: Final = bytes(_ALPHABET.encode()[byte & 31] for byte in range(256))
 LAST: Final = "zzzzzz"  # sorts after every id in any collation of natural languages
-# One system call makes this many tails. A call for each id would be most of the id's cost.
+# Random tails are made in batches of this size: a system call for each would be most of an id's
+# cost.
 _AT_ONCE: Final = 256
 _TAIL: Final = 12  # random digits at the end of an id
 _tails: Final[list[tuple[int, str]]] = []  # unused tails: two random bits and ``_TAIL`` digits
 os.register_at_fork(after_in_child=_tails.clear)
-_last_millis = (0, "0" * 10)  # the millisecond of the last id, and its digits
+_last_millis = (0, "0" * 10)  # the millisecond of the last id in Unix ms, and as base32 digits
 
 
 def _base32(number: int, pairs: int) -> str:

@@ -153,7 +153,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class _LossNotice(msgspec.Struct, frozen=True):
-    """The line about lines that could not be written, once writing works again."""
+    """The log line that reports lost lines, once writing works again."""
 
     lines: int
     reason: str  # why the last write failed: ENOSPC, EPIPE, or the type of the exception
@@ -250,7 +250,8 @@ class _Output:
         self._reason = errno.errorcode.get(number or 0, type(error).__name__)
 
 
-_requests: _Output | None = None  # None while structlog formats lines about requests
+# the output for lines about requests; None while structlog formats them
+_requests: _Output | None = None
 
 
 def request(

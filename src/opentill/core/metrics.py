@@ -157,9 +157,10 @@ def start_gateway_series(
 ) -> None:
     """Start the series of gateways at 0.
 
-    Prometheus computes neither the first increase of a new series nor a ratio with a missing one.
-    ``methods``: by configured gateway; ``ends``: final statuses of attempts; ``operations``: each
-    with its outcomes; ``owners``: gateways on whose payments other gateways may report.
+    Prometheus computes neither the increase at the first sample of a series nor a ratio with a
+    missing series. ``methods`` maps each configured gateway to its methods. ``ends`` are the final
+    statuses of attempts. ``operations`` maps each operation to its outcomes. ``owners`` are the
+    gateways on whose payments other gateways may report.
     """
     ends, owners = list(ends), set(owners) | set(methods)
     for gateway, gateway_methods in methods.items():
@@ -264,7 +265,8 @@ def _combined_registry() -> "CollectorRegistry":
 def gateway_calls() -> dict[tuple[str, str], tuple[int, float]]:
     """Return the number and total seconds of calls by gateway and operation.
 
-    Like ``render`` it covers the time since the processes started. It reads only these series.
+    The numbers are those since the processes started. Unlike ``render``, this reads no other
+    series.
     """
     calls, seconds = dict[tuple[str, str], int](), dict[tuple[str, str], float]()
     for kind, labels, value in _timed(_GATEWAY_CALLS):

@@ -95,7 +95,7 @@ def show(minor: int, currency: str) -> str:
 
 
 def shown(minor: int, currency: str) -> str | None:
-    """Format minor units like ``show``; None for an amount that it refuses.
+    """Format minor units like ``show``; None for an amount that ``show`` refuses.
 
     For external amounts, which may have any currency and any number of decimals.
     """

@@ -18,10 +18,10 @@ LARGEST_BYTES: Final = 65_536
 
 
 def read_files(secret: AbstractSet[str], options: str, variables: dict[str, str]) -> dict[str, str]:
-    """Add the contents of the named files to ``variables``; return the files by variable.
+    """Replace each variable ``NAME_FILE`` by ``NAME`` with the file's content; return the paths.
 
-    ``secret`` has the settings that may be in files; variables that begin with ``options``, the
-    prefix of gateways' options, may be too. Raises ``SettingError``.
+    The paths are by ``NAME``. Only the settings in ``secret`` and variables that begin with
+    ``options``, the prefix of gateways' options, may be in files. Raises ``SettingError``.
     """
     files: dict[str, str] = {}
     for variable in [name for name in variables if name.endswith(SUFFIX)]:

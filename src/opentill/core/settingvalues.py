@@ -23,7 +23,7 @@ _WEB_PORTS: Final = {"http": 80, "https": 443}
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
-    """Parser of an integer in digits, within bounds."""
+    """Return a parser of a whole number from ``low`` to ``high``."""
 
     def parse(text: str) -> int:
         if not re.fullmatch(r"[0-9]{1,9}", text) or not low <= int(text) <= high:
@@ -35,7 +35,7 @@ def whole(low: int, high: int) -> Callable[[str], int]:
 
 
 def seconds(low: float, high: float) -> Callable[[str], float]:
-    """Parser of seconds, within bounds."""
+    """Return a parser of a number of seconds from ``low`` to ``high``."""
 
     def parse(text: str) -> float:
         if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", text) or not low <= float(text) <= high:
@@ -55,7 +55,7 @@ def amount(text: str) -> Decimal:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Parser of one of several words."""
+    """Return a parser that accepts only one of ``words``."""
 
     def parse(text: str) -> str:
         if text not in words:
@@ -74,7 +74,7 @@ def yes_no(text: str) -> bool:
 
 
 def text(low: int, high: int) -> Callable[[str], str]:
-    """Parser of printable text of a bounded length."""
+    """Return a parser of printable text of ``low`` to ``high`` characters."""
 
     def parse(text: str) -> str:
         if not low <= len(text) <= high or not text.isprintable():
@@ -98,7 +98,7 @@ def password(text: str) -> str:
 
 
 def token(low: int, high: int) -> Callable[[str], str]:
-    """Parser of a token of a bounded length that fits into a header (RFC 9110 §5.5)."""
+    """Return a parser of tokens of ``low`` to ``high`` characters for a header (RFC 9110 §5.5)."""
 
     def parse(text: str) -> str:
         if not low <= len(text) <= high or not re.fullmatch(r"[!-~](?:[ -~]*[!-~])?", text):
@@ -283,7 +283,7 @@ def gateways(text: str) -> tuple[str, ...]:
 
 
 def routes(text: str) -> str:
-    """Check payment methods, each with its gateways in order."""
+    """Check a list of payment methods, each with its gateways in order."""
     example = ", with gateways in order, such as ALIPAY:epay|sandbox,CREDIT_CARD:stripe"
     try:
         routes = by_method(text)
@@ -297,7 +297,7 @@ def routes(text: str) -> str:
 
 
 def key(text: str) -> str:
-    """Check a secret that is hard to guess."""
+    """Check that a secret has 32 to 256 printable characters."""
     if not SHORTEST_KEY <= len(text) <= LONGEST_KEY or not text.isprintable():
         message = (
             f"{SHORTEST_KEY} to {LONGEST_KEY} printable characters, such as `openssl rand -hex 32`"

@@ -11,7 +11,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 def convert(source: object, struct: type[S], /, **others: Any) -> S:
     """Build a struct from ``others`` and, for all other fields, the attributes of ``source``.
 
-    Fields are matched by their Python names. Raises AttributeError for a missing one.
+    Fields are matched by their Python names. Raises AttributeError for a missing attribute.
     """
     for name in _copied_fields(struct, tuple(others)):
         others[name] = getattr(source, name)

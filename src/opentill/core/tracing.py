@@ -48,7 +48,7 @@ class Span(Protocol):
 
 
 class _NoSpan:
-    """The span while tracing is off."""
+    """The span that is used while tracing is off."""
 
     def set_attribute(self, key: str, value: Value) -> None:
         """Do nothing."""
@@ -88,7 +88,7 @@ def request_span(headers: Sequence[tuple[bytes, bytes]]) -> AbstractContextManag
 def describe_request(
     route: str, method: str, status: int, request_id: str, merchant_id: str | None
 ) -> None:
-    """Set name and attributes of the current span, which is a request's."""
+    """Set the name and the attributes of the current span, which must be that of a request."""
     from opentelemetry import trace
 
     current = trace.get_current_span()
@@ -114,7 +114,8 @@ def trace_id() -> str | None:
 def headers() -> dict[str, str]:
     """Return the headers that continue the current trace at another server.
 
-    Only ``traceparent``, which contains random numbers; other headers of the client are not passed.
+    The only one is ``traceparent``, which contains random numbers; other headers of the client are
+    not passed.
     """
     if _tracer is None:
         return {}

@@ -147,12 +147,12 @@ def _statement_days(request: PageRequest, zone: ZoneInfo) -> Days:
 
 
 def _month(last: date) -> str:
-    """Return the query for the month of a day, until this day."""
+    """Return the query string for the days from the first of the month until ``last``."""
     return urlencode({"from": last.replace(day=1).isoformat(), "to": last.isoformat()})
 
 
 def _day(localizer: Localizer, days: Days, text: str) -> str:
-    """Write the first or last of the days, "" if the range has no such end."""
+    """Format the first or the last day of the range; "" if the range is open there or invalid."""
     return "" if days.errors or not text else localizer.day(date.fromisoformat(text))
 
 

@@ -22,7 +22,7 @@ _PAGES: Final[tuple[tuple[str, Permission], ...]] = (
 
 
 async def show(request: PageRequest) -> Response:
-    """Link the pages that this person may see."""
+    """Show links to the pages that this person may see."""
     names = [name for name, permission in _PAGES if request.access.may(permission)]
     return render.page(request, "developers.html", names=names)
 

@@ -29,7 +29,7 @@ Kind = Literal["opened", "note", "file", "WON", "LOST", "RECOVERED"]
 class HistoryItem(msgspec.Struct, frozen=True):
     """A line of a dispute's history; ``text`` is the text of a note or the name of a file.
 
-    ``email`` is that of a member, "" for an action of the bank or the operator.
+    ``email`` is the address of the member who acted, "" if the bank or the operator acted.
     """
 
     at: int
@@ -120,7 +120,10 @@ async def _find(tx: Tx, request: PageRequest) -> Dispute:
 def _history(
     dispute: Dispute, dispute_notes: list[Note], files: list[Evidence], rows: list[HistoryRow]
 ) -> list[HistoryItem]:
-    """Return the history, oldest first; ``rows`` are of the order. Staff are not named."""
+    """Return the history, oldest first; staff are not named.
+
+    ``rows`` are the rows of the order's history.
+    """
     items = [
         HistoryItem(dispute.created_at, "opened"),
         *(

@@ -135,7 +135,10 @@ async def disable(request: PageRequest) -> Response:
 
 
 async def _confirmation_error(request: PageRequest, field: str) -> dict[str, str]:
-    """Return the error of a form whose field is not the pid. Raises NotFound without a pid."""
+    """Return the error of a field that must repeat the merchant's pid, {} if it does.
+
+    Raises NotFound if the merchant has no pid.
+    """
     form = await request.form()
     async with request.app.db.connection() as tx:
         credentials = await epay.find(tx, request.merchant_id)

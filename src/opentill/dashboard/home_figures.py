@@ -20,9 +20,9 @@ _LARGEST_GROWTH: Final = 10  # growth above this factor is not shown as a percen
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """A figure of a period and of the period before, as text.
+    """A figure of a period and of the preceding period, as text.
 
-    ``change`` is a percentage, "" if there is none. ``name`` is a message id.
+    ``change`` is the growth as a percentage, "" if there is none. ``name`` is a message id.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 class PeriodCard(msgspec.Struct, frozen=True):
-    """A period: the message id of its name, the days compared with it, and its measures."""
+    """The figures of a period: message id of its name, days compared with it, and measures."""
 
     name: str
     compared: Markup

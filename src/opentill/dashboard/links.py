@@ -67,7 +67,7 @@ _COLUMNS: Final = payments_columns.without("product")
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A link in the list. The amounts are for a quantity of one, and equal for a fixed price."""
+    """A link in the list. The amounts are for a quantity of one; a fixed price makes them equal."""
 
     link: PaymentLink
     name: str
@@ -268,7 +268,7 @@ def _stored_entries(link: PaymentLink, zone: ZoneInfo) -> Entries:
 
 
 def _last_day(moment: int, zone: ZoneInfo) -> str:
-    """Return the day of the time before ``moment`` (Unix ms), which may be the end of the day."""
+    """Return the last day before ``moment`` (Unix ms), which may be the midnight after that day."""
     return local(moment - 1, zone).date().isoformat()
 
 

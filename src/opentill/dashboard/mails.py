@@ -116,7 +116,10 @@ async def send_receipt(request: PageRequest) -> Response:
 
 
 def _request_id(form: dict[str, str]) -> str:
-    """Return the form's id or, if it has none, a new id, with which each request sends a mail."""
+    """Return the form's id, or a new one if the form has none.
+
+    A repeated form sends no second mail only if it has an id.
+    """
     return form.get(form_ids.FIELD, "")[:32] or form_ids.new_form_id()
 
 

@@ -21,7 +21,10 @@ _PAGES: Final = {
 
 
 class Movement(msgspec.Struct, frozen=True):
-    """A row. ``page`` is the path of the cause's page, with * for ``id``; "" if it has none."""
+    """An entry as a row of the page.
+
+    ``page`` is the path of the page of the entry's cause, with * in place of the id; "" for none.
+    """
 
     entry: Entry
     amount: str

@@ -36,7 +36,7 @@ def redirect(request: PageRequest, /, *path: str, **query: str) -> Response:
 
 
 async def limit_resends(request: PageRequest) -> None:
-    """Count towards the limit of resends per minute. Raises TooManyRequests."""
+    """Count a resend towards the merchant's limit per minute. Raises TooManyRequests."""
     app = request.app
     await rate_limits.hit_merchant(
         app.db, app.settings, "resends", request.merchant_id, request.now

@@ -52,7 +52,7 @@ async def _values(request: PageRequest) -> dict[str, Any]:
 
 
 async def _values_behind(request: PageRequest) -> dict[str, Any]:
-    """Return the values of the page behind the dialog of a refund."""
+    """Return the template's values for the page that is shown behind the dialog of a refund."""
     return {**await _values(request), "note": ""}
 
 

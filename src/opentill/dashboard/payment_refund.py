@@ -17,12 +17,12 @@ from opentill.portal.request import PageRequest
 from opentill.refunds import RefundBody
 
 _REASON: Final = "on the page of a refund"
-# Returns the values of the page of the payment.
+# Returns the template's values for the payment's page, which is shown behind the dialog.
 Behind = Callable[[PageRequest], Awaitable[Mapping[str, object]]]
 
 
 async def show(request: PageRequest, behind: Behind) -> Response:
-    """Show what the refund of an amount would move: of the query's, or of all that is left."""
+    """Show the effect of a refund of the query's amount, by default of all that is left."""
     return await _page(request, behind, request.query.get("amount"))
 
 

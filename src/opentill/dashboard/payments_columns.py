@@ -109,8 +109,8 @@ class Cells:
 class Column(NamedTuple):
     """A column: its name in the query, the text of a cell, and whether it is shown by default.
 
-    Numbers are aligned with the end of the cell. ``place`` is the class of its cells in the two
-    lines of a row on a phone (``templates/lists.html``), "" for none.
+    Numbers are aligned with the end of the cell. ``place`` is the CSS class that places the
+    column's cells in the two lines of a row on a phone (``templates/lists.html``), "" for none.
     """
 
     name: str
@@ -121,12 +121,12 @@ class Column(NamedTuple):
 
     @property
     def field(self) -> str:
-        """The field of the query that chooses it."""
+        """The field of the query that chooses the column."""
         return f"with_{self.name}"
 
     @property
     def title(self) -> str:
-        """The message id of its heading."""
+        """The message id of the column's heading."""
         return PAYMENT_COLUMN[self.name]
 
 

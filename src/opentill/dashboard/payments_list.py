@@ -178,7 +178,7 @@ def _update(request: PageRequest, tag: str, values: dict[str, Any]) -> Response:
 async def _names_one_order(
     request: PageRequest, search: Search, payments: list[Order], pager: Pager
 ) -> bool:
-    """Whether the search is only an id or a number, of the only order that it matches."""
+    """Whether the only filter is an id or a number, and the only payment listed has it."""
     if set(search.filters) != {"query"} or search.errors or pager.total != 1 or not payments:
         return False
     if not request.portal.has_page("/payments/*"):

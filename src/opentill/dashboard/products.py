@@ -182,8 +182,9 @@ async def product_page(
 ) -> Response:
     """Show the product in the path.
 
-    ``entries`` are those of the form that changes it. ``values`` are passed to the template:
-    ``opening``, the entries of the form that opens a session.
+    ``entries`` are the input of the form that changes the product; None shows the stored values.
+    ``values`` are passed to the template, such as ``opening``, the input of the form that opens a
+    session.
     """
     detail = await _detail(request)
     product = detail.product

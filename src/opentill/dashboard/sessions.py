@@ -204,7 +204,7 @@ def _body(product_id: str, opening: dict[str, str]) -> SessionBody:
 
 
 async def _error(request: PageRequest, problem: Invalid) -> dict[str, str]:
-    """Return the error of the field, or of the form, that prevented the session."""
+    """Return the error text for the field, or for the whole form, that prevented the session."""
     field_error = _ERRORS.get(problem.field or "")
     if field_error is not None:
         return dict([field_error])

@@ -99,7 +99,7 @@ def _valid_color(entries: dict[str, str] | None) -> str | None:
 
 
 def _adjusted(color: str) -> list[tuple[str, str]]:
-    """Return the note and the adjusted colour of each scheme that adjusts a colour."""
+    """Return a note and the adjusted colour for each colour scheme that adjusts ``color``."""
     schemes: tuple[accent.Scheme, ...] = ("light", "dark")
     grounds = [(scheme, accent.shade(color, scheme).ground) for scheme in schemes]
     return [(ACCENT_NOTE[scheme], ground) for scheme, ground in grounds if ground != color]
@@ -111,7 +111,10 @@ def _percent(rate: str | None) -> str:
 
 
 def _rate(percent: str) -> str:
-    """Return a percentage of the form as a rate, "" if it is empty; "%" if it is no percentage."""
+    """Return a percentage of the form as a rate, "" if it is empty.
+
+    Returns "%", which is no valid rate, if the text is no percentage.
+    """
     if not percent.strip():
         return ""
     match = _PERCENT.fullmatch(percent.strip())

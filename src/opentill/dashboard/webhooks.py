@@ -40,7 +40,7 @@ def read_entries(form: Mapping[str, str]) -> dict[str, Any]:
 
 
 def field_error(problem: Invalid) -> tuple[dict[str, str], str]:
-    """Return the error text by field, and what a URL must be. Raises all other problems again."""
+    """Return the error text by field, and what a URL must be. Re-raises any other problem."""
     text = _ERRORS.get(problem.field or "")
     if text is None:
         raise problem

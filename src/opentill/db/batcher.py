@@ -16,8 +16,8 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-# A second batch starts only if this many items wait, because a batch has a fixed cost of about as
-# many items.
+# A second batch starts only if this many items wait, because the fixed cost of a batch is about the
+# cost of as many items.
 MIN_BATCH: Final = 8
 # The callers of a batch often come back with another item. So the next batch waits while each pause
 # brings more items, for at most PAUSES pauses.

@@ -1,8 +1,8 @@
 """A connection to PostgreSQL, directly or through a pooler, that retries statements.
 
-A statement outside a transaction is a transaction of its own. If PostgreSQL reports a collision
-with another one (40001, 40P01), it had no effect and is run again. Inside a transaction, only the
-whole transaction can be run again: see ``Db.run``.
+A statement outside a transaction is a transaction of its own. If PostgreSQL reports that the
+statement collided with another transaction (40001, 40P01), it had no effect and is run again.
+Inside a transaction, only the whole transaction can be run again: see ``Db.run``.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ POOLER_HINT: Final = (
     "the database is behind a pooler that keeps no prepared statements;"
     " set OPENTILL_DB_PREPARED=no, or max_prepared_statements in PgBouncer 1.21 or newer"
 )
-# The errors of asyncpg for an address that it cannot parse. Only ClientConfigurationError, a
-# ValueError too, has texts that say what is wrong; some of them end with a part of the address.
+# asyncpg's errors for an address that it cannot parse. Of these, only a ClientConfigurationError (a
+# ValueError) says what is wrong; some of its texts end with a part of the address.
 UNREADABLE: Final = (ValueError, IndexError)
 _QUOTED: Final = re.compile(r"(?:, got | in the connection URI: |(?<= TLS version): ).*")
 _UNREADABLE: Final = (
@@ -75,7 +75,7 @@ class Connection(asyncpg.Connection):
     after_commit: list[Callable[[], None]] | None = None
 
     async def execute(self, query: str, *args: Any, **options: Any) -> str:
-        """Run a statement. Without ``args``, ``query`` may be several; they are not prepared."""
+        """Run a statement. Without ``args``, ``query`` may be several statements, not prepared."""
         run = partial(super().execute, query, *args, **options)
         if args or self.is_in_transaction():
             return await run()

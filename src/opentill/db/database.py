@@ -61,7 +61,7 @@ class PooledConnection:
     __slots__ = ("_connection", "_db", "_timer", "_within_s")
 
     def __init__(self, db: "Db", within_s: float | None) -> None:
-        """The connection is taken when the block begins."""
+        """The connection is taken from the pool only when the block begins."""
         self._db = db
         self._within_s = within_s
         self._timer: asyncio.TimerHandle | None = None
@@ -134,7 +134,7 @@ async def retry_while_away(
 ) -> T:
     """Retry ``work`` while the database is away; raises Unavailable after ``patience_s``.
 
-    Use it when a process starts: that should succeed on a busy machine, where a request may fail.
+    Use it when a process starts: unlike a request, a start should succeed even on a busy machine.
     """
     end = asyncio.get_running_loop().time() + patience_s
     while True:
@@ -287,9 +287,9 @@ class Db:
     async def run(self, work: Callable[[Tx], Awaitable[T]]) -> T:
         """Run ``work`` in a transaction, and again if it collides with another transaction.
 
-        After 40001, 40P01 or a plan that a migration made outdated nothing was committed, so it is
-        retried after a pause. A lost connection is not retried, because the commit may have
-        arrived: the caller gets a 503.
+        Nothing was committed after 40001, 40P01, or the error for a plan that a migration made
+        outdated, so ``work`` is run again after a pause. It is not run again after a lost
+        connection, because the commit may have arrived: the caller gets a 503.
         """
         return await _retry(self.transaction, work)
 

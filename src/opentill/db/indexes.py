@@ -87,8 +87,8 @@ async def _create(connection: Tx, index: IndexChange, name: str, table: str) -> 
     backoff = Backoff()
     while not await queries.IS_VALID_INDEX.get(connection, name=name):
         try:
-            # Dropping waits for another session that still builds the index, such as the session of
-            # a killed process, which goes on without its client.
+            # Dropping waits for another session that still builds the index, such as one whose
+            # client was killed: PostgreSQL continues without the client.
             await connection.execute(queries.DROP_INDEX.format(name))
             await connection.execute(index.create_sql(name, table))
         except (*COLLIDED, asyncpg.DuplicateTableError) as error:

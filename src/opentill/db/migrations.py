@@ -8,9 +8,10 @@ A session that waits for a lock on a table blocks all later ones. So a file wait
 locks only briefly; then it is rolled back and tried again later. Files of indexes need no such
 locks (``indexes.py``).
 
-The previous version runs, and starts, with the newer schema: after a crash during an upgrade, or to
-go back. A file that drops something that earlier versions need says so in its name, and prevents
-them from starting: ``0031_drop_x_needs_0028`` runs with versions that know 0028 (decision 0117).
+The previous version of OpenTill runs, and also starts, with the newer schema, so that it can
+continue after a failed upgrade. A file that drops something that earlier versions need says so in
+its name, and prevents them from starting: ``0031_drop_x_needs_0028`` runs with versions that know
+0028 (decision 0117).
 """
 
 import asyncio

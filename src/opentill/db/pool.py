@@ -56,7 +56,7 @@ class Pool:
                 return connection
 
     async def _open_or_wait(self, end: float) -> asyncpg.Connection | None:
-        """Open a connection if the pool may grow, otherwise wait; None: try again."""
+        """Open a connection if the pool may grow, otherwise wait. Returns None to try again."""
         if self._closed:
             msg = "the pool is closed"
             raise asyncpg.ConnectionDoesNotExistError(msg)
@@ -108,7 +108,7 @@ class Pool:
             self._all_back.set()
 
     def _resume_next(self, connection: asyncpg.Connection | None) -> bool:
-        """Give the first waiter a connection, or let it try again (None); False if none waits."""
+        """Give the first waiter ``connection``, or None to try again. False if nobody waits."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():

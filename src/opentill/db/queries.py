@@ -77,7 +77,7 @@ def _window(window_ms: int) -> str:
 HIT_SQL: Final = _hit(MINUTE_MS)
 HIT: Final = Query(Window, HIT_SQL)
 WINDOW: Final = Query(Window, _window(MINUTE_MS))
-# These are for scopes whose names begin with "hourly" or "daily".
+# The next four are for scopes whose names begin with "hourly" or "daily".
 HIT_HOURLY: Final = Query(Window, _hit(HOUR_MS))
 WINDOW_HOURLY: Final = Query(Window, _window(HOUR_MS))
 HIT_DAILY: Final = Query(Window, _hit(DAY_MS))
@@ -179,8 +179,8 @@ create table if not exists schema_migrations (
 # The mode is not "access exclusive", because /readyz of running servers reads the table at the same
 # time.
 LOCK_MIGRATIONS: Final = "lock table schema_migrations in exclusive mode"
-# For a transaction that stays open while another connection builds an index. As plain text it also
-# releases the snapshot of the previous statement, for which the index would wait.
+# Lets a transaction stay open while another connection builds an index. As plain text it also
+# releases the snapshot of the previous statement, for which building the index would wait.
 ALLOW_IDLE_TRANSACTION: Final = "set local idle_in_transaction_session_timeout = 0"
 MIGRATIONS: Final = Query(
     Applied, "select version, name, sha256 from schema_migrations order by version"

@@ -43,8 +43,8 @@ class Replica(Db):
     follows: bool = False  # whether the replica responds and follows this primary
     # Whether the replica is known to belong to the primary's cluster.
     same_cluster: bool = False
-    # A position that the replica had replayed before the primary reached it, None if there was
-    # none.
+    # The replica's position when it was ahead of the primary, so that it must follow another
+    # primary. None if that never happened.
     foreign_position: int | None = None
     why: str = ""  # why the replica did not respond to the last check; "" if it did
 
@@ -205,7 +205,7 @@ class _FallbackReader(Db):
     """Reads one list or export from the replica, and after its first failure from the primary.
 
     It never returns to the replica, which may lack rows that the primary returned before. Once the
-    block of a connection or snapshot has begun, the primary cannot replace it.
+    block of a connection or snapshot has begun, the primary cannot replace the replica.
     """
 
     def __init__(self, replica: Replica) -> None:

@@ -1,8 +1,8 @@
 """The fingerprint of the key with which this database's secrets are encrypted.
 
-By the fingerprint every process notices a lost or wrong key when it starts, and not only when it
-cannot sign a notification. It also prevents one database's secrets from being encrypted with two
-keys.
+By the fingerprint every process notices a lost or wrong key as soon as it starts, and not only when
+it must sign a notification. The fingerprint also prevents one database's secrets from being
+encrypted with two keys.
 """
 
 import hashlib
@@ -30,9 +30,9 @@ def fingerprint(secret_key: str) -> bytes:
 async def check(tx: Tx, secret_key: str, key_source: str, can_decrypt: CanDecrypt) -> None:
     """Check that the key is the database's. Raises ``WrongSecretKey``.
 
-    ``key_source`` names the variable or file of the key, for the error. A database without a
-    fingerprint, such as one of an earlier version, stores that of the key if the key decrypts its
-    secrets.
+    ``key_source`` names the variable or file of the key, for the error. If the database has no
+    fingerprint, such as one of an earlier version, the key's fingerprint is stored, provided that
+    the key decrypts the database's secrets.
     """
     own_fingerprint = fingerprint(secret_key)
     stored_fingerprint = await queries.FINGERPRINT.get(tx)
@@ -50,5 +50,5 @@ async def check(tx: Tx, secret_key: str, key_source: str, can_decrypt: CanDecryp
 
 
 async def replace(tx: Tx, secret_key: str) -> bool:
-    """Store the key's fingerprint as the database's; ``False`` if it is that already."""
+    """Store the key's fingerprint as the database's; ``False`` if it was stored already."""
     return await queries.REPLACE_KEY.run(tx, fingerprint=fingerprint(secret_key)) > 0

@@ -15,7 +15,7 @@ from opentill.webhooks.fields import Amount, Currency
 
 
 class DisputeData(msgspec.Struct, frozen=True, kw_only=True):
-    """A dispute was opened or decided: closed once, and again if a loss is recovered."""
+    """A dispute was opened or decided. It is closed again if a loss is recovered."""
 
     dispute_id: Annotated[str, Meta(description="The dispute's id.")]
     order_id: OrderId

@@ -20,7 +20,7 @@ STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """An allowed transition of a dispute, with its order's transition and the merchant's event."""
+    """An allowed transition of a dispute, the transition of its order, and the emitted event."""
 
     source: Status | None
     event: Event
@@ -106,8 +106,8 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 def recovered_at(dispute: Dispute, history: Sequence[orders.HistoryRow]) -> int:
     """Return when the bank returned the money of a RECOVERED dispute, Unix ms.
 
-    ``history`` is that of the dispute's order. If the recovery was pruned from it, the time of the
-    dispute's last change is returned.
+    ``history`` is the history of the dispute's order. If it has no such row any more, the time of
+    the dispute's last change is returned.
     """
     times = (
         row.at for row in history if row.event == "recovered" and row.cause.startswith(dispute.id)
@@ -125,7 +125,8 @@ _AUTOMATIC: Final = re.compile(r"matched by dp_\w+|(?:won|recovered) at the gate
 class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
     """A dispute event that cannot be applied to its order, stored until it can be.
 
-    If the gateway took or returned money by it, the ledger lacks that movement: see ``ATTENTION``.
+    If the gateway took or returned money for the dispute, the ledger lacks that movement: see
+    ``ATTENTION``.
     """
 
     merchant_id: str
@@ -178,10 +179,11 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def debit(order: orders.Order, amount_minor: int) -> int:
-    """Return the debit if a dispute about a part of an order is lost, in the settled currency.
+    """Return what losing a dispute about ``amount_minor`` of an order would take from the balance.
 
-    If the dispute is about everything that is not refunded, this is exactly the payment's gross
-    amount minus the debits of the refunds and the part of the fee that was returned with them.
+    The result is in minor units of the settled currency. If the dispute is about everything that is
+    not refunded, it is exactly the payment's gross amount minus the debits of the refunds and the
+    part of the fee that was returned with them.
     """
     remaining_minor = order.amount_minor - order.refund_held_minor
     remaining_gross_minor = order.gross_settled_minor - order.refund_debit_minor
@@ -265,7 +267,7 @@ class NoteOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DisputeOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A dispute in a list; ``debit`` and ``fee`` are what losing it takes."""
+    """A dispute in a list. Losing it takes ``debit`` and ``fee`` from the balance."""
 
     id: Annotated[str, Meta(description="The dispute's id.")]
     order_id: Annotated[str, Meta(description="The order whose payment the customer disputes.")]
@@ -350,6 +352,6 @@ class UnmatchedOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def from_report(cls, unmatched: Unmatched) -> Self:
-        """Show an unmatched event; an amount in an unknown currency is shown in minor units."""
+        """Convert an unmatched event; an amount in an unknown currency stays in minor units."""
         amount = (unmatched.amount_minor, unmatched.currency)
         return structs.convert(unmatched, cls, amount=money.shown(*amount) or money.named(*amount))

@@ -14,8 +14,9 @@ from opentill.list_counts import FOREVER
 class DisputeFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Filter for disputes of all merchants that were opened in a range of time (inclusive Unix ms).
 
-    If ``due`` (Unix ms) is given, only open disputes with a deadline until then, by deadline; else
-    newest first. ``after``: only disputes that follow the one with this id in the list; "": all.
+    ``due`` (Unix ms) selects the open disputes whose deadline is not later, sorted by deadline;
+    None selects disputes of ``statuses``, newest first. ``after`` is the id of the last dispute on
+    the previous page, "" for the first page.
     """
 
     statuses: tuple[Status, ...] = STATUSES

@@ -306,7 +306,7 @@ async def _compare_amounts(
 
 
 def _took_too_little(order: Order, dispute: Dispute, gateway_event: GatewayDisputeEvent) -> bool:
-    """Whether the gateway lost more by a lost dispute than the ledger has taken from the merchant.
+    """Whether a lost dispute cost more at the gateway than the ledger took from the merchant.
 
     A dispute does not take the part of the order that refunds hold when it opens. If such a refund
     fails, its part returns to the merchant, although the bank has taken it.
@@ -323,7 +323,7 @@ def _round(amount: Money) -> int:
 
 
 async def _note_once(tx: Tx, order: Order, event: str, cause: str, now: int) -> None:
-    """Add an event to the order's history, unless it has the same event already."""
+    """Add an event to the order's history, unless it is there already with the same cause."""
     lines = await orders.history(tx, order.merchant_id, order.id)
     if (event, cause) not in [(line.event, line.cause) for line in lines]:
         await orders.note(tx, order, event, cause, now)

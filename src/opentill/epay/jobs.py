@@ -28,7 +28,7 @@ MAX_PER_MERCHANT: Final = 8  # at most this many notices are in flight per proce
 # A claimed notice is leased for this time, which is far longer than a try takes.
 _LEASE_MS: Final = 60_000
 _POLL_S: Final = 0.25  # interval between two queries for due notices
-# Pause after a notice has ended, so that one claim fills several free places.
+# Pause between the end of a notice and the next claim, so that one claim replaces several notices.
 _BATCH_S: Final = 0.05
 # At most this many database connections are used at once: requests need the rest of the pool.
 _MAX_CONNECTIONS: Final = 8

@@ -47,7 +47,7 @@ SCANNED: Final = frozenset({"alipay", "wxpay", "paynow", "crypto"})
 
 
 class EpayStatus(msgspec.Struct, frozen=True):
-    """The Epay names of an order status."""
+    """An order status in the Epay API: its number and its name."""
 
     number: Literal[0, 1, 2, 3]
     trade_status: TradeStatus

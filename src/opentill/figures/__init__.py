@@ -1,6 +1,6 @@
 """Exact figures of merchants, counted by quarter hours after the commit."""
 
-from opentill.figures.jobs import catch_up, waiting
+from opentill.figures.jobs import catch_up, count_uncounted_entries
 from opentill.figures.model import (
     Attempts,
     AttemptsComparison,
@@ -38,10 +38,10 @@ __all__ = [
     "Sums",
     "behind_since",
     "catch_up",
+    "count_uncounted_entries",
     "find_coming",
     "read",
     "statements",
     "sum_by_gateway",
     "sum_range",
-    "waiting",
 ]

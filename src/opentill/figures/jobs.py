@@ -120,7 +120,7 @@ def _by_gateway(changed: Sequence[FailedAttempts]) -> dict[str, list[Any]]:
 async def repair_by_gateway(db: Db) -> bool:
     """Recount by gateway if the sums differ from those of merchants; return whether it recounted.
 
-    A worker of the previous version does not count by gateway.
+    They differ after a worker of the previous version, which does not count by gateway.
     """
     async with db.connection() as tx:
         if not await gateway_queries.DIFFER.get(tx):
@@ -136,6 +136,6 @@ async def repair_by_gateway(db: Db) -> bool:
     return True
 
 
-async def waiting(db: Db) -> int:
+async def count_uncounted_entries(db: Db) -> int:
     """Return the number of entries that are not counted yet."""
     return await db.read(queries.WAITING.get) or 0

@@ -99,8 +99,8 @@ class FailedUntil(msgspec.Struct, frozen=True):
 class Period(msgspec.Struct, frozen=True):
     """The last ``days`` days up to now, and the ``days`` days before, up to the same time of day.
 
-    Unix ms; each range includes ``since`` and excludes ``until``. The earlier range ends with the
-    last full quarter hour before that time of day.
+    Times are Unix ms; each range includes ``since`` and excludes ``until``. The earlier range ends
+    with the last full quarter hour before that time of day.
     """
 
     days: int
@@ -175,7 +175,7 @@ def periods(now: int, zone: tzinfo, spans: Sequence[int] = SPANS) -> list[Period
 
 
 class BalanceProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """A balance, and the progress of its count; minor units.
+    """A balance in minor units, and how far its entries are counted.
 
     ``behind_since`` is the time of the first entry that is not counted (Unix ms), None if all are;
     ``counted_pending`` and ``counted_reserve`` are the amounts in these accounts before that entry.
@@ -194,7 +194,7 @@ class BalanceProgress(msgspec.Struct, frozen=True, kw_only=True):
 class Awaited(msgspec.Struct, frozen=True):
     """Money that becomes available between two requested boundaries; minor units.
 
-    ``slot`` is how many of the boundaries have passed when it is due: 0 if it is due before all.
+    ``slot`` is the number of boundaries before its due time: 0 if it is due before all of them.
     """
 
     currency: str
@@ -257,10 +257,10 @@ class Coming(msgspec.Struct, frozen=True):
 
 
 class Others(msgspec.Struct, frozen=True, kw_only=True):
-    """Signed changes of a balance that are in no figure; minor units.
+    """Signed changes of a balance that no figure counts; minor units.
 
     Returned payouts are subtracted from ``payouts_minor``. ``corrections_minor`` has all changes
-    that are neither payout nor recharge, except the returned fees of payouts: a figure has those.
+    except payouts, recharges and the returned fees of payouts, which a figure counts.
     """
 
     payouts_minor: int

@@ -1,4 +1,4 @@
-"""Reading of figures, with a number of index lookups that does not depend on that of orders."""
+"""Reads figures, with a number of index lookups that does not depend on the number of orders."""
 
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo

@@ -131,6 +131,6 @@ def load(names: tuple[str, ...], settings: Settings) -> Gateways:
             msg = f"OPENTILL_GATEWAYS names {name!r}; available are: {available}."
             raise BadGateways(msg)
     options = dict(settings.gateway_options)
-    # Only the adapter can read this option: besides our methods, it has the server's types.
+    # Only the adapter can read this option, which also contains the server's types of the methods.
     options.pop("epay_methods", None)
     return build_gateways(gateways, options, settings.routes)

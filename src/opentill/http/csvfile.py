@@ -94,7 +94,7 @@ async def with_bom(file: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 async def encode_rows(
     columns: Iterable[str], rows: AsyncIterator[Iterable[str]]
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the file with its header row, in constant memory. The cells are already formatted."""
+    """Yield the file with its header row, in constant memory. Cells must be formatted already."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer)  # the writer's defaults follow RFC 4180, with CRLF as line end
     # ``writerow`` returns the number of characters that it has written.

@@ -143,7 +143,7 @@ def _build_request(
 ) -> ApiRequest[Any, Any]:
     try:
         query = querystring.read(scope["query_string"], operation.query)
-    except Invalid:  # even the error response names the ignored fields, as a replay of it does
+    except Invalid:  # the error response names the ignored fields too, like a replay of it
         if is_json(headers):
             scope[IGNORED] = ignored.parse_header(body, operation.body)
         raise

@@ -42,7 +42,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """An operation without query parameters, or without a body."""
+    """The query of an operation without parameters, and the body of an operation without a body."""
 
 
 Read = Callable[[ApiRequest[Any, Any]], Awaitable[Any]]
@@ -54,11 +54,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One route of the API. Exactly one of ``read``, ``write`` and ``act`` is its handler.
 
     ``write`` runs in the transaction that also stores the Idempotency-Key, if the request has one.
-    ``act`` takes a body, manages its own transactions and supports no Idempotency-Key.
-    ``admit`` authenticates persons by their token instead of an API key. ``permission`` is the
-    permission that they need, and ``scope`` the scope that a restricted API key needs
-    (people/permissions.py).
-    ``response`` is the struct of ``data``, None for a response without data, or ``Download``.
+    ``act`` takes a body, manages its own transactions and supports no Idempotency-Key. ``admit``
+    authenticates persons by their token instead of an API key. ``permission`` is the permission
+    that such a person needs, and ``scope`` the scope that a restricted API key needs
+    (people/permissions.py). ``response`` is the struct of ``data``, None for a response without
+    data, or ``Download``.
     """
 
     method: str
@@ -83,7 +83,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     per_merchant_limit: rate_limits.PerMerchant | None = None
     secret: bool = False  # the response holds a secret, so it is stored encrypted
     description: str = ""
-    forbidden: str = ""  # what is refused with 40301 although the key is valid
-    refusals: tuple[str, ...] = ()  # what is refused with 40001 besides malformed fields
+    forbidden: str = ""  # documents which requests get 40301 although the key is valid
+    # document which requests get 40001 besides those with malformed fields
+    refusals: tuple[str, ...] = ()
     example: Any = None  # an example of the body
     response_example: Any = None  # an example of ``data`` in the response

@@ -25,7 +25,7 @@ class PageQuery(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PeriodQuery(PageQuery, frozen=True, rename="camel"):
-    """Which page of what was created in a period, whose ends are inclusive."""
+    """Which page of the rows that were created in a period; both ends are inclusive."""
 
     start_date: Annotated[
         Millis | None, meaning("Only what was made at this time or later, Unix ms.")

@@ -17,9 +17,9 @@ from typing import Any, Final, cast, get_args, get_type_hints
 
 import msgspec
 
-# This keyword in the `extra_json_schema` of a field says that the field is an alternative spelling
-# of the field that it names. The alternative is accepted but not documented, since generators would
-# give both fields the same name.
+# A field with this keyword in its `extra_json_schema` is an alternative spelling of the field that
+# the keyword names. The alternative is accepted but not documented, since generators would give
+# both fields the same name.
 SPELLING_OF: Final = "x-spelling-of"
 
 Schema = dict[str, Any]

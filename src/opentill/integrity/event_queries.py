@@ -8,7 +8,7 @@ was moved. Orders with a pruned history, whose first row is missing, are exclude
 
 from typing import Final
 
-HOLDS: Final = "what happened was reported by one event each time, and nothing else was"
+SENTENCE: Final = "what happened was reported by one event each time, and nothing else was"
 # ``:source``, ``:event``, ``:target`` and ``:type`` are the columns of the table of order
 # transitions, one row per emitted event. Both sides are summed instead of joined, so that a
 # condition on the merchant is pushed down to every table (see ``queries.py``).

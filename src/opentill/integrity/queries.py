@@ -15,7 +15,7 @@ from opentill.ledger import Violation, rule_sql
 
 _OF_MERCHANT_S: Final = 3600.0  # time limit of a rule about one merchant, however many rows it has
 _UNPAID: Final = "('CREATING', 'PENDING', 'FAILED', 'CLOSED', 'REVOKED')"
-# These are two properties of ``orders.Order``: whether its money is in pending, and how much is.
+# SQL for two properties of ``orders.Order``: whether its money is in pending, and how much.
 _STANDS: Final = """(o.paid_at is not null and o.settled_at is null
     and (o.settle_at is not null or o.status not in ('REFUNDED', 'CHARGEBACK')))"""
 _UNSETTLED: Final = "(o.net_settled_minor - o.refund_debit_minor - o.charged_back_minor)"
@@ -434,13 +434,13 @@ def _rule(holds: str, sql: str, *, one_merchant: bool = False) -> Query[Violatio
 _ALL: Final = {**_RULES, **figures.RULES}
 RULES: Final = tuple(_rule(*each) for each in _ALL.items())
 MERCHANT_RULES: Final = tuple(_rule(*each, one_merchant=True) for each in _ALL.items())
-_HISTORY_HOLDS: Final = "the history leads to the status, by transitions of the table"
-HISTORY: Final = _rule(_HISTORY_HOLDS, _HISTORY)
-MERCHANT_HISTORY: Final = _rule(_HISTORY_HOLDS, _HISTORY, one_merchant=True)
-EVENTS: Final = _rule(event_queries.HOLDS, event_queries.EVENTS)
-MERCHANT_EVENTS: Final = _rule(event_queries.HOLDS, event_queries.EVENTS, one_merchant=True)
-# The rules about a merchant in their order: ``MERCHANT_RULES``, the history and the events.
-MERCHANT_HOLDS: Final = (*_ALL, _HISTORY_HOLDS, event_queries.HOLDS)
+_HISTORY_SENTENCE: Final = "the history leads to the status, by transitions of the table"
+HISTORY: Final = _rule(_HISTORY_SENTENCE, _HISTORY)
+MERCHANT_HISTORY: Final = _rule(_HISTORY_SENTENCE, _HISTORY, one_merchant=True)
+EVENTS: Final = _rule(event_queries.SENTENCE, event_queries.EVENTS)
+MERCHANT_EVENTS: Final = _rule(event_queries.SENTENCE, event_queries.EVENTS, one_merchant=True)
+# The sentences of the rules about a merchant, in the order of ``rules.merchant_rules``.
+MERCHANT_SENTENCES: Final = (*_ALL, _HISTORY_SENTENCE, event_queries.SENTENCE)
 
 # Whether a balance is the merchant's first: the rules about the merchant are checked after it.
 IS_FIRST: Final = Value(

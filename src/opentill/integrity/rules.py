@@ -48,11 +48,11 @@ _CLOCK_SKEW_MS: Final = 3_600_000  # largest tolerated difference between two ma
 
 
 def event_values(now: int) -> Mapping[str, Any]:
-    """Return the parameters of the rule about events; ``now`` is real time.
+    """Return the parameters of the rule about events; ``now`` is real time, Unix ms.
 
-    It covers objects created within the retention of events minus one day, so that the time of the
-    last pruning does not matter. Events are read from a little earlier, because a machine whose
-    clock is behind may have written an event whose id is older than its order's.
+    The rule covers objects created within the retention of events minus one day, so that the time
+    of the last pruning does not matter. Events are read from a little earlier, because a machine
+    whose clock is behind may have written an event whose id is older than its order's.
     """
     since = now - webhooks.KEEP_EVENTS_MS + _DAY_MS
     return {
@@ -66,7 +66,7 @@ def event_values(now: int) -> Mapping[str, Any]:
 
 
 def statements() -> Sequence[tuple[Query[Violation], Mapping[str, Any]]]:
-    """Return all rules with their parameters, slowest first: ``check_all`` runs two at a time."""
+    """Return all rules with their parameters, slowest first; ``check_all`` runs two at a time."""
     rules: list[tuple[Query[Violation], Mapping[str, Any]]] = [(rule, {}) for rule in queries.RULES]
     history, events = (queries.HISTORY, _TRANSITIONS), (queries.EVENTS, event_values(now_ms()))
     return [history, events, *ledger.rules(), *rules]
@@ -119,7 +119,7 @@ def merchant_rules(merchant_id: str) -> list[MerchantRule]:
     rules.append((queries.MERCHANT_EVENTS, {**event_values(now_ms()), **values}))
     return [
         MerchantRule(holds, rule, parameters)
-        for holds, (rule, parameters) in zip(queries.MERCHANT_HOLDS, rules, strict=True)
+        for holds, (rule, parameters) in zip(queries.MERCHANT_SENTENCES, rules, strict=True)
     ]
 
 

@@ -73,10 +73,10 @@ class IncrementalCheck:
         return limit - remaining
 
     async def _check_part(self, before: Progress, limit: int, now: int) -> int:
-        """Check a balance's next ``limit`` entries and, after the last, rules about its merchant.
+        """Check up to ``limit`` entries of a balance and, after its last, rules about its merchant.
 
-        Returns the number of entries. The progress is stored before the rules about the merchant
-        begin, so that whatever their result, the balance's next turn comes after all others.
+        Returns the number of entries checked. The progress is stored before the rules are checked,
+        so that the balance's next turn comes after all others, whatever the rules find.
         """
         async with self._db.snapshot() as tx:
             with rules.failing_checks():
@@ -96,7 +96,7 @@ class IncrementalCheck:
         return checked.entries
 
     async def _resume(self) -> None:
-        """Check rules about the merchant that has waited longest, unless others have their turn."""
+        """Check rules about the merchant that waited longest, unless balances have their turn."""
         began = time.monotonic()
         if self._unfinished and began >= self._rest_until:
             await self._check_rules(next(iter(self._unfinished.values())))
@@ -120,7 +120,7 @@ class IncrementalCheck:
 
 
 class _MerchantCheck:
-    """The rules about a merchant, after the last part of its first balance.
+    """The check of the rules about a merchant, which follows the last part of its first balance.
 
     If a rule cannot be checked, the pass is not whole, and the violations of the previous pass
     remain. New violations are stored at once.

@@ -31,8 +31,8 @@ async def balances_at(
 ) -> AsyncIterator[Balance]:
     """Yield the balances of each merchant and currency after a time (Unix ms, inclusive).
 
-    None is now. ``tx`` should be a snapshot. Reads all entries after that time, for a hundred
-    balances at once.
+    The time None means now. ``tx`` should be a snapshot. Reads all entries after that time, for a
+    hundred balances at once.
     """
     after = ("", "")
     until = _FOREVER if at is None else at

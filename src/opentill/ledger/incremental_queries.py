@@ -42,7 +42,7 @@ SUMS = Query(
 WRONG = Query(
     Violation,
     queries.rule_sql(
-        queries.FOLLOWS_HOLDS,
+        queries.FOLLOWS_SENTENCE,
         f"""
     select :merchant_id::text as merchant_id, id as subject,
         'entry ' || number || ' of ' || :currency as detail
@@ -60,7 +60,7 @@ WRONG = Query(
 UNKNOWN = Query(
     Violation,
     queries.rule_sql(
-        queries.MOVES_HOLDS,
+        queries.MOVES_SENTENCE,
         f"""
     select merchant_id, id as subject,
         type || ' from ' || from_account || ' to ' || to_account as detail

@@ -224,7 +224,7 @@ class BalanceCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wrong(self) -> list[Violation]:
-        """The first violations; empty if an older version, which stored none, has checked."""
+        """The first violations; empty if an older OpenTill has checked, as it stored none."""
         return msgspec.json.decode(self.rows, type=list[Violation])
 
 

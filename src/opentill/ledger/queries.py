@@ -30,12 +30,12 @@ def each(piece: str, accounts: Iterable[Account] = ACCOUNTS, between: str = ", "
     return between.join(piece.format(account) for account in accounts)
 
 
-# The change of an account by an entry.
+# SQL of the change of account {0} by an entry.
 MOVED: Final = (
     "((to_account = '{0}')::int * amount_minor - (from_account = '{0}')::int * amount_minor)"
 )
-# Whether an entry's balances, number and time follow from the previous entry of the window
-# `following`.
+# SQL that says whether an entry's balances, number and time follow from the previous entry of the
+# window `following`.
 FOLLOWS: Final = (
     each(
         "{0}_after = lag({0}_after, 1, 0::bigint) over following + " + MOVED,
@@ -218,14 +218,14 @@ def rule_sql(holds: str, violations: str, condition: str = "") -> str:
     """  # noqa: S608 - constants of ours
 
 
-FOLLOWS_HOLDS: Final = "each balance after is the one before plus this entry, numbered 1, 2, 3 …"
-MOVES_HOLDS: Final = "every entry is a movement of the table"
+FOLLOWS_SENTENCE: Final = "each balance after is the one before plus this entry, numbered 1, 2, 3 …"
+MOVES_SENTENCE: Final = "every entry is a movement of the table"
 # The rules of `opentill ledger check`; each statement returns the violations.
 RULES = (
     Query(
         Violation,
         rule_sql(
-            FOLLOWS_HOLDS,
+            FOLLOWS_SENTENCE,
             f"""
         select merchant_id, id as subject, 'entry ' || number || ' of ' || currency as detail
         from (
@@ -284,7 +284,7 @@ RULES = (
 UNKNOWN_MOVES = Query(
     Violation,
     rule_sql(
-        MOVES_HOLDS,
+        MOVES_SENTENCE,
         f"""
     select merchant_id, id as subject,
         type || ' from ' || from_account || ' to ' || to_account as detail

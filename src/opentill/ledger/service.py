@@ -42,8 +42,8 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A movement as a row of parameters of ``queries.POST``; ``book`` counts from 1.
 
-    ``random`` is the end of its entry's id. ``later`` is how many movements of the same book follow
-    it, and ``later_…`` are the changes of the accounts by these.
+    ``random`` is the random end of the entry's id. ``later`` is the number of movements of the same
+    book that follow this one, and ``later_…`` are the changes of the accounts by those.
     """
 
     book: int

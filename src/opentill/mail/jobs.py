@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from opentill import figures, ledger, merchants, people, webhooks
-from opentill.approvals import waiting
+from opentill.approvals import list_waiting
 from opentill.context import App
 from opentill.core import ids
 from opentill.core.errors import Unavailable
@@ -318,7 +318,7 @@ async def queue_approval_reminders(db: Db, settings: Settings, now: int) -> int:
     oldest = max((await find_start(db, now)).since, now - _MAX_AGE_MS)
 
     async def work(tx: Tx) -> int:
-        requests = [request for request in await waiting(tx) if request.created_at >= oldest]
+        requests = [request for request in await list_waiting(tx) if request.created_at >= oldest]
         if not requests:
             return 0
         names = await merchants.names(tx, (request.merchant_id for request in requests))

@@ -45,7 +45,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The server's URL, our account there, and which of its PHP files to call in which way."""
+    """The server's URL, our account there, and how to call its PHP files."""
 
     url: str  # ends with a slash
     pid: str
@@ -372,7 +372,10 @@ class EpayGateway:
 
 
 def _lost_reason(refund_id: str) -> str:
-    """Return the reason and the command to run next; duplicate payments have another command."""
+    """Return the error text for a refund without a response, with the command to run next.
+
+    The refund of a duplicate payment needs another command than other refunds.
+    """
     commands = "`opentill refunds done` or `failed`"
     is_duplicate = refund_id.startswith("att_")
     return _LOST.format("`opentill orders given-back`" if is_duplicate else commands)
