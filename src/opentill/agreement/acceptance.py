@@ -59,7 +59,7 @@ async def acceptances(tx: Tx, merchant_id: str) -> list[Acceptance]:
 
 
 def status(document: Agreement, accepted: list[Acceptance]) -> AgreementStatus:
-    """Return whether the version in force, an earlier one or none is accepted."""
+    """Return whether the version in force, an earlier version or no version is accepted."""
     if not accepted:
         return "NONE"
     versions = {acceptance.agreement_version for acceptance in accepted}

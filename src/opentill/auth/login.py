@@ -192,7 +192,7 @@ async def _passkey(
 
 
 async def _count_passkey(tx: Tx, login: people.Login, now: int) -> None:
-    """Count a page that asks a person for their passkey. Raises TooManyRequests."""
+    """Count that a page asks a person for their passkey. Raises TooManyRequests."""
     if await rate_limits.hit(tx, "passkey", login.person_id, _PASSKEYS_PER_MINUTE, now) is None:
         wait = await rate_limits.retry_after_s(tx, "passkey", login.person_id, now)
         raise TooManyRequests(_PASSKEYS_PER_MINUTE, wait)

@@ -67,12 +67,13 @@ async def _acknowledge(gateway: Gateway, scope: Scope, receive: Receive, send: S
 async def _apply_or_log(
     app: App, confirmations: Confirmations, gateway: str, gateway_event: GatewayEvent
 ) -> None:
-    """Apply a gateway event. If it is about an unknown or another gateway's payment, only log it.
+    """Apply a gateway event; only log it if its payment is unknown or belongs to another gateway.
 
-    Successful payments are applied in one transaction with those of other callbacks. A payment
-    attempt is committed before its gateway is called. An event about an unknown attempt therefore
-    belongs to another deployment on the same account, or the database was restored to a time before
-    the attempt; repeating the event would not help.
+    Successful payments are applied in one transaction with the payments of other callbacks.
+
+    A payment attempt is committed before its gateway is called. An event about an unknown attempt
+    therefore belongs to another deployment on the same account, or the database was restored to a
+    time before the attempt; repeating the event would not help.
     """
     try:
         if (

@@ -34,10 +34,10 @@ class Confirmations:
         )
 
     async def confirm(self, gateway: str, gateway_event: GatewayPaymentEvent) -> None:
-        """Return once the payment is confirmed and committed.
+        """Return once the payment is confirmed and committed. ``gateway`` signed the event.
 
-        ``gateway`` signed the event. Raises the exceptions of ``orders.apply_outcome``. Unusual
-        reports, and those of a failed batch, are applied individually while the next batch runs.
+        Raises the exceptions of ``orders.apply_outcome``. Unusual reports, and the reports of a
+        failed batch, are applied individually while the next batch runs.
         """
         report = Report(gateway, gateway_event)
         if not await self._batcher.do(report):

@@ -266,7 +266,7 @@ class PublicSession(Session, frozen=True, kw_only=True):
 
 
 class PageView(msgspec.Struct, frozen=True):
-    """The data of the payment page: the session, its order and its last attempt."""
+    """The data of the payment page: the session, its order and the last payment attempt."""
 
     session: PublicSession
     order: Order

@@ -1,7 +1,7 @@
-"""The trailer of a backup file: length and digest, by which a truncated file is refused.
+"""The trailer of a backup file: a length and a digest that reveal a truncated file.
 
 PostgreSQL's programs read no more of a dump than they need, and may not notice that its end is
-missing. They do not read the trailer either, so that they can restore a file that has one.
+missing. They ignore the trailer, and can restore a file that has one.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The commands that list and dismiss each kind of providers' reports that fit no order."""
+"""The commands that list and dismiss providers' reports that fit no order, by kind of report."""
 
 import importlib
 from collections.abc import Callable, Sequence

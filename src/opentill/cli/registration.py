@@ -98,11 +98,11 @@ def _option_names(function: Command) -> frozenset[str]:
 
 
 def _check_not_empty(function: Command, arguments: Mapping[str, Any]) -> None:
-    """Refuse an empty option of a read-only command, like the API.
+    """Refuse an empty option of a read-only command, as the API refuses an empty parameter.
 
-    A script with an empty variable would read more than intended. Commands that write have
-    ``--reason``, and for some of their options an empty text has a meaning; an option whose
-    default is empty may be empty. Raises Invalid, which names the option.
+    A script with an empty variable would read more than intended. Commands that write are exempt:
+    they have ``--reason``, and for some of their options an empty text has a meaning. An option
+    whose default is empty may be empty. Raises Invalid, which names the option.
     """
     from opentill.core.errors import Invalid
 

@@ -1,6 +1,6 @@
 """Finds a dispute or merchant by any related id, for read-only commands.
 
-Operators often have another id, such as that of a session, a refund, an Epay number or a key.
+Operators often have another id, such as the id of a session or refund, an Epay number or a key.
 """
 
 from typing import TYPE_CHECKING, Annotated, Final, Protocol
@@ -30,7 +30,7 @@ class _OfMerchant(Protocol):
 
 
 async def merchant(tx: "Tx", text: str) -> "Merchant":
-    """Return a merchant by its id or that of any of its objects.
+    """Return a merchant by its own id or by the id of any of its objects.
 
     Raises NotFound, and Invalid if an order's number is ambiguous.
     """

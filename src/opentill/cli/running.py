@@ -191,7 +191,7 @@ def sandbox_process(
 def run_worker(
     settings: Settings, *, ready: Callable[[], None] | None = None, child: bool = False
 ) -> None:
-    """Run jobs until a signal; running jobs are completed."""
+    """Run jobs until a signal arrives; running jobs are completed."""
     from opentill import worker
 
     async def until_stopped() -> None:

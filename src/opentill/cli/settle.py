@@ -129,7 +129,8 @@ async def _settle(
 ) -> _Settlements:
     """Settle merchants' orders in batches, each with an entry in the audit log.
 
-    ``due`` is the approximate number of orders by merchant. ``order`` is the only one to settle.
+    ``due`` is the approximate number of orders by merchant. ``order`` is the id of the only order
+    to settle, None for all.
     """
     from opentill import merchants, orders
     from opentill.orders.settlement.service import BATCH

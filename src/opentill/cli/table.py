@@ -52,8 +52,8 @@ def table(
 ) -> tuple[list[str], list[str]]:
     """Return the lines of the headings and of the rows, of at most ``width`` cells if possible.
 
-    If not all columns fit, values of the widest are written beneath the row, with their headings.
-    Without a ``width``, each row is one line.
+    If not all columns fit, the values of the widest columns are written beneath the row, with their
+    headings. Without a ``width``, each row is one line.
     """
     columns = [_column(name, [row[place] for row in rows]) for place, name in enumerate(headings)]
     inside = columns

@@ -70,7 +70,7 @@ def _read_role(form: dict[str, str]) -> StaffRole | None:
 
 
 async def invite_person(request: PageRequest) -> Response:
-    """Invite a person to the staff. Without a mail server the page shows the link, once."""
+    """Invite a person to the staff. If there is no mail server, the page shows the link once."""
     form, settings = await request.form(), request.app.settings
     role, language = _read_role(form), mail_language.choose(request, form)
     values: dict[str, str] = {"email": form.get("email", ""), "language": language or ""}

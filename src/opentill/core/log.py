@@ -263,7 +263,7 @@ def request(
     *,
     quiet: bool = False,
 ) -> None:
-    """Log a request after its response, at debug if ``quiet``. Needs a running event loop.
+    """Log a request after its response, at debug if ``quiet``. An event loop must be running.
 
     JSON lines bypass structlog, because they need no redaction: the route is a template, and
     unknown methods are replaced.

@@ -376,9 +376,9 @@ def listening(host: str, port: int, read: Read, token: str | None = None) -> Ite
 
 @contextmanager
 def shared_directory(data_dir: Path | None) -> Iterator[Path]:
-    """Create the directory for the files of several processes, without those of an earlier run.
+    """Create the directory for the processes' files, and delete the files of an earlier run.
 
-    Without a data directory it is temporary.
+    Without a data directory, the directory is temporary.
     """
     if data_dir is None:
         with TemporaryDirectory(prefix="opentill-metrics-") as name:

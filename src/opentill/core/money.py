@@ -97,7 +97,7 @@ def show(minor: int, currency: str) -> str:
 def shown(minor: int, currency: str) -> str | None:
     """Format minor units like ``show``; None for an amount that ``show`` refuses.
 
-    For external amounts, which may have any currency and any number of decimals.
+    Use it for external amounts, which may have any currency and any number of decimals.
     """
     try:
         return show(minor, currency)
@@ -106,7 +106,7 @@ def shown(minor: int, currency: str) -> str | None:
 
 
 def named(minor: int, currency: str) -> str:
-    """Format an external amount: ``"9.99 USD"``, else ``"9991 minor units of KWD"``."""
+    """Format an external amount: ``"9.99 USD"`` if possible, else ``"9991 minor units of KWD"``."""
     text = shown(minor, currency)
     return f"{minor} minor units of {currency}" if text is None else f"{text} {currency}"
 

@@ -18,10 +18,11 @@ LARGEST_BYTES: Final = 65_536
 
 
 def read_files(secret: AbstractSet[str], options: str, variables: dict[str, str]) -> dict[str, str]:
-    """Replace each variable ``NAME_FILE`` by ``NAME`` with the file's content; return the paths.
+    """Replace each variable ``NAME_FILE`` by ``NAME`` with the content of the file.
 
-    The paths are by ``NAME``. Only the settings in ``secret`` and variables that begin with
-    ``options``, the prefix of gateways' options, may be in files. Raises ``SettingError``.
+    Returns the path of the file of each ``NAME``. Only the settings in ``secret`` and variables
+    that begin with ``options``, the prefix of gateways' options, may be in files. Raises
+    ``SettingError``.
     """
     files: dict[str, str] = {}
     for variable in [name for name in variables if name.endswith(SUFFIX)]:

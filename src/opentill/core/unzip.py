@@ -13,7 +13,8 @@ from typing import IO, Final, cast
 
 from opentill.core.errors import Invalid
 
-MAGIC: Final = (b"PK\x03\x04", b"PK\x05\x06")  # an empty archive begins with the second of these
+# beginnings of an archive with files and of an empty archive
+MAGIC: Final = (b"PK\x03\x04", b"PK\x05\x06")
 _CHUNK: Final = 64 * 1024
 _IN_MEMORY: Final = 8 * 1024 * 1024
 _RATIO: Final = 250  # limit of the compression ratio; the XML of a bank statement has about 20

@@ -21,7 +21,7 @@ _COLUMNS: Final = payments_columns.without("customer")
 
 
 async def show(request: PageRequest) -> Response:
-    """List the customers who match the search, or those of the newest payments."""
+    """List the customers that match the search, by default those of the newest payments."""
     db, zone = request.app.replica.reading(), await page_helpers.find_zone(request)
     email, errors = lists.text(request, "email"), dict[str, str]()
     customers: list[orders.CustomerOrder] = []

@@ -18,7 +18,7 @@ from opentill.webhooks import TYPES, EndpointFields, UrlCheck
 
 REASON: Final = "on the page of webhooks"
 PLACE: Final = f"{DASHBOARD_PATH}/developers/webhooks"
-# Maps the stored reason for which an endpoint is disabled to its text.
+# Maps the stored reason why an endpoint is disabled to the text of the page.
 WHY_DISABLED: Final[Mapping[str, str]] = {
     webhooks.REASON_SWITCHED_OFF: N_("It was switched off"),
     webhooks.REASON_GONE: N_("It responded with 410 Gone"),

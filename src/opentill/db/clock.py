@@ -53,7 +53,7 @@ class Clock:
     """Business time for a long-running process, which passes ``now`` to its functions."""
 
     def __init__(self, db: Db, gateways: tuple[str, ...]) -> None:
-        """``gateways`` are those switched on: business time is real time unless ``movable``."""
+        """``gateways`` are the ones switched on. Business time is real time unless ``movable``."""
         self._db = db
         self._movable = movable(gateways)
         self._ahead_ms = 0

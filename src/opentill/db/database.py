@@ -29,10 +29,10 @@ _log: Final = structlog.get_logger()
 
 START_PATIENCE_S: Final = 30.0
 _START_PAUSE_S: Final = 0.2
-_PATIENCE_S: Final = 10.0  # longest wait for a free connection while the database responds
+_PATIENCE_S: Final = 10.0  # seconds; longest wait for a free connection while the database responds
 # The errors of a database that is away, shuts down or has no connection, memory or disk space left
-# (53…), as opposed to those of a wrong statement. With a full disk it still serves reads; /readyz
-# returns 503 until writes succeed again.
+# (53…); errors of a wrong statement are not among them. With a full disk the database still serves
+# reads; /readyz returns 503 until writes succeed again.
 AWAY: Final = (
     OSError,
     TimeoutError,
@@ -272,7 +272,8 @@ class Db:
     async def snapshot(self, other: Tx | None = None) -> AsyncIterator[Tx]:
         """Lend a connection inside a read-only transaction that sees one snapshot of the database.
 
-        It is a new snapshot, or that of ``other``, whose block must still run.
+        The snapshot is a new one or, with ``other``, the snapshot of that transaction, which must
+        still run.
         """
         async with (
             self.connection() as connection,

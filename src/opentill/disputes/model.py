@@ -59,8 +59,8 @@ PATHS: Final = {status: _path(status) for status in STATUSES}
 def transitions_to(target: Status, current: Status | None) -> tuple[Transition, ...] | None:
     """Return the transitions from a dispute's status to the one that its gateway reports.
 
-    Empty for repeated and late events; several for an event that overtook others. None if the event
-    contradicts an earlier one, such as a win after a loss.
+    There are none for repeated and late events, and several for an event that overtook others.
+    Returns None if the event contradicts an earlier one, such as a win after a loss.
     """
     statuses = [None, *(row.target for row in PATHS[target])]
     if current in statuses:

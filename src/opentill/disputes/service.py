@@ -423,7 +423,7 @@ async def _take(
 
 
 def _loss(order: Order, dispute: Dispute, cause: str) -> Change:
-    """Return the order's transition by a lost dispute, of which the reserve covers a part."""
+    """Return the order's transition by a lost dispute; the reserve covers a part of the loss."""
     offset = dispute.offset_minor
     released = order.reserve_minor - offset if offset else 0
     charged = msgspec.structs.replace(

@@ -226,7 +226,7 @@ async def _keeps_number(tx: Tx, existing_order: EpayOrder, now: int) -> bool:
 
 
 async def _replace_type(tx: Tx, existing_order: EpayOrder, submission: Submission) -> None:
-    """Replace the payment type of an order by that of a later submission."""
+    """Replace the payment type of an order by the type of a later submission."""
     if existing_order.submitted_type != submission.type:
         await orders.lock(tx, existing_order.merchant_id, existing_order.order_id)
         await queries.SET_TYPE.run(

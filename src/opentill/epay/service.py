@@ -211,7 +211,7 @@ async def end_unpaid_sibling(
 
 
 async def find(tx: Tx, merchant_id: str, request: Request) -> EpayOrder:
-    """Return the order that a request names by trade_no, which takes precedence, or out_trade_no.
+    """Return the order that a request names by trade_no or, without one, by out_trade_no.
 
     Of several orders with the same out_trade_no it returns one that is paid, else one that was
     paid, else the newest. Raises Refused.

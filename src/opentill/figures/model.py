@@ -212,7 +212,7 @@ class Behind(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """The figures of a period, and those of the period before it."""
+    """The figures of a period, and the figures of the preceding period."""
 
     period: Period
     now: Sums
@@ -293,7 +293,7 @@ class Attempts(msgspec.Struct, frozen=True):
 
 
 class AttemptsComparison(msgspec.Struct, frozen=True):
-    """The attempts of a period, and those of the period before it."""
+    """The attempts of a period, and the attempts of the preceding period."""
 
     period: Period
     now: Attempts

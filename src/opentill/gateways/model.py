@@ -188,7 +188,7 @@ class GatewayRefundEvent(msgspec.Struct, frozen=True, kw_only=True):
 class GatewayRefundsEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A callback that reports that a payment was refunded, without naming the refunds.
 
-    The adapter implements ``ListsRefunds``. ``attempt_id`` is that of the payment.
+    The adapter implements ``ListsRefunds``. ``attempt_id`` is the attempt of the payment.
     """
 
     attempt_id: str
@@ -264,7 +264,7 @@ class Gateway(Protocol):
     async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
         """Query the state of an attempt. NOT_FOUND only if the provider reports it.
 
-        ``provider_ref`` is that of an earlier outcome, "" if none had one.
+        ``provider_ref`` is the provider's id from an earlier outcome, "" if no outcome had one.
         """
         ...
 

@@ -99,7 +99,7 @@ _OPERATOR_MAY_REPORT: Final = frozenset({"epay", "manual"})
 
 
 def self_reporting(names: Iterable[str]) -> frozenset[str]:
-    """Return those of the named gateways that report the result of every refund themselves."""
+    """Return the named gateways that report the result of every refund themselves."""
     return frozenset(names) - _OPERATOR_MAY_REPORT
 
 

@@ -111,7 +111,7 @@ def build_document(
 
 
 def _deployed(node: Any, public_url: str) -> Any:
-    """Replace the address in the examples by this deployment's own."""
+    """Replace the example address by this deployment's address in all texts of a node."""
     if isinstance(node, dict):
         items = cast("dict[str, Any]", node).items()
         return {key: _deployed(value, public_url) for key, value in items}

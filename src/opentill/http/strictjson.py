@@ -1,8 +1,8 @@
 """Strict parsing of JSON bodies: anything that two parsers could read differently is refused.
 
-Besides malformed JSON that is: duplicate keys, NUL and lone surrogates (which PostgreSQL and UTF-8
-cannot store), ``NaN`` and ``Infinity``, and nesting deeper than 16 levels. RFC 8259 §4, §8.2 and
-§9 leave all of these to the implementation.
+Refused are malformed JSON, duplicate keys, NUL and lone surrogates (which PostgreSQL and UTF-8
+cannot store), ``NaN`` and ``Infinity``, and nesting deeper than 16 levels. Except for malformed
+JSON, RFC 8259 §4, §8.2 and §9 leave the treatment to the implementation.
 """
 
 import json
@@ -74,9 +74,10 @@ def _is_storable(value: Json) -> bool:
 
 
 def check(body: bytes) -> Json:
-    """Parse a body for its names; numbers are replaced by their length.
+    """Parse a body; in the result every number is replaced by its length.
 
-    Raises Invalid, which names the field or ``body``, if it is not strict JSON.
+    Callers use only the names of fields. Raises Invalid, which names the field or ``body``, if the
+    body is not strict JSON.
     """
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
         raise Invalid("body", f"body must not nest deeper than {MAX_DEPTH} levels")

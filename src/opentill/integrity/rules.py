@@ -1,4 +1,4 @@
-"""Checks of the ledger's own rules, and of the rules by which features' rows explain its entries.
+"""Checks the ledger's own rules, and that orders, refunds and so on explain its entries.
 
 The package is above the features, because it reads the rows of all of them. The rules are in
 ``queries.py``.
@@ -99,7 +99,7 @@ async def check_all(db: Db) -> tuple[int, list[Violation]]:
 
 
 class MerchantRule(NamedTuple):
-    """A rule by which a merchant's orders, refunds and so on explain its entries."""
+    """A rule that compares a merchant's orders, refunds and so on with its ledger entries."""
 
     holds: str
     rule: Query[Violation]

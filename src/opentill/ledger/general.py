@@ -74,8 +74,8 @@ def chunks(
 ) -> AsyncGenerator[bytes, None]:
     """Yield the general ledger as CSV: by merchant, oldest first, two lines per entry.
 
-    Times are inclusive Unix ms, None an open end. Uses constant memory, and no connection between
-    batches.
+    Times are inclusive Unix ms; None is an open end. Memory use is constant, and no connection is
+    held between batches.
     """
     until = _FOREVER if end is None else end
     return csvfile.encode_rows(COLUMNS, _lines(db, start or 0, until, merchant_id))

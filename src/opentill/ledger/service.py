@@ -68,10 +68,10 @@ async def post(
 ) -> Balance:
     """Write movements in their order and return the balance after the last.
 
-    It locks the balance's row, so call it last in a transaction. The time of an entry is ``now``
-    (Unix ms), or that of the previous entry if that is later. Raises ValueError for an amount that
-    is not positive and KeyError for a movement that is not in the table; both are defects of the
-    caller.
+    This locks the balance's row, so call it last in a transaction. The time of an entry is ``now``
+    (Unix ms), or the time of the previous entry if that is later. Raises ValueError for an amount
+    that is not positive and KeyError for a movement that is not in the table; both are defects of
+    the caller.
     """
     values = {**_columns({(merchant_id, currency): movements}), "now": now}
     after = await queries.POST.all(tx, **values)

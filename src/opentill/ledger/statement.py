@@ -31,7 +31,7 @@ class StatementError(Exception):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One line: ``moved`` is the change of each account, ``after`` the balances after it.
+    """A line of a statement: ``moved`` is the change of each account, ``after`` the new balances.
 
     OPENING has no movement; TOTAL is the sum of one type and has no balances; CLOSING has the sum
     of all movements. The fields of an entry are empty in the other lines.
@@ -209,9 +209,9 @@ class EntryRange(msgspec.Struct, frozen=True):
 async def find_ranges(
     tx: Tx, merchant_id: str, start: int | None, end: int | None
 ) -> list[EntryRange]:
-    """Return the entries of a range of time (inclusive Unix ms) for each of a merchant's balances.
+    """Return the range of entries in a time (inclusive Unix ms) for each balance of a merchant.
 
-    None is an open end. Costs one index lookup per end, because entries contain the balances.
+    None is an open end. The cost is one index lookup per end, because entries contain the balances.
     """
     balances = await queries.BALANCES.all(tx, merchant_id=merchant_id)
     return [await _find_range(tx, balance, start, end) for balance in balances]
@@ -311,7 +311,7 @@ def movements_file(
     """Yield a merchant's entries of one type, or of all, as CSV, oldest first.
 
     ``within`` is inclusive Unix ms. The columns are those of ``chunks`` with a zone, and every row
-    is a MOVEMENT. Uses constant memory, and no connection between batches.
+    is a MOVEMENT. Memory use is constant, and no connection is held between batches.
     """
     return _file(_movements(db, merchant_id, kind, within), zone)
 

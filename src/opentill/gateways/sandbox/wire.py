@@ -144,7 +144,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """The reason for which the bank refused a request."""
+    """Why the bank refused a request."""
 
     code: str
     message: str

@@ -125,7 +125,7 @@ class RefundedCharge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaymentError(msgspec.Struct, frozen=True):
-    """The reason for which a payment failed."""
+    """Why a payment failed."""
 
     code: str | None = None
     decline_code: str | None = None
@@ -363,8 +363,8 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 def _to_money(amount: int, currency: str) -> Money:
     """Convert an amount; in an unsupported currency it keeps Stripe's number of minor units.
 
-    Such an amount may be that of another deployment with the same account, which is known only
-    when the payment is traced. Raises ValueError for an impossible amount of a supported currency.
+    Such an amount may belong to another deployment with the same account; this is known only when
+    the payment is traced. Raises ValueError for an impossible amount of a supported currency.
     """
     code = currency.upper()
     is_supported = code in STRIPE_EXPONENTS
