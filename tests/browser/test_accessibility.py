@@ -224,7 +224,12 @@ async def test_every_page_of_the_dashboard_is_linked_and_accessible(
 
     refundable_order_id = await app.db.run(send_receipt)
     await _log_in(context, url, token)
-    starts = [f"{url}/dashboard/{shop}/payments/{refundable_order_id}", f"{url}/dashboard/{shop}/"]
+    # The form of the header, and no link, leads to the page of the search.
+    starts = [
+        f"{url}/dashboard/{shop}/payments/{refundable_order_id}",
+        f"{url}/dashboard/{shop}/",
+        f"{url}/dashboard/{shop}/search?q=a",
+    ]
     prefixes = (f"{url}/dashboard", f"{url}/security")
     visited, violations = await _follow_links(await context.new_page(), starts, prefixes)
     assert violations == {}
@@ -276,10 +281,11 @@ async def test_every_page_of_the_console_is_linked_and_accessible(
     monkeypatch.setattr(app, "settings", changed_settings)
     login = await people.join(app.db, link.token, "Grace", PASSWORD, device, now, cost=CHEAP_HASH)
     await _log_in(context, url, login.token)
-    start = f"{url}/console/payments?merchant={owner[0]}&status=PAID"
-    visited, violations = await _follow_links(
-        await context.new_page(), [start], (f"{url}/console",)
-    )
+    starts = [
+        f"{url}/console/payments?merchant={owner[0]}&status=PAID",
+        f"{url}/console/search?q=a",
+    ]
+    visited, violations = await _follow_links(await context.new_page(), starts, (f"{url}/console",))
     assert violations == {}
     pages = {pattern for pattern in _all_patterns() if pattern.startswith("/console")}
     missing = pages - _UNLINKED - visited
