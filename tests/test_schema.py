@@ -54,6 +54,7 @@ GLOBAL_INDEXES: Final = {
     "gateway_tests_newest",
     "disputes_of_all",
     "payouts_returned",
+    "products_by_words",
     "ignored_fields_old",
     "payout_transfers_of_run",
     "payout_requests_waiting",

@@ -16,7 +16,7 @@ async def test_a_link_is_created_and_used_without_scripts_on_pages_that_fit_ever
     context = await owner.context(browser, scripts=False)
     page = await context.new_page()
     await page.goto(f"{owner.home}/links")
-    await page.get_by_label("Name").fill("A gift for somebody")
+    await page.get_by_label("Name (optional)").fill("A gift for somebody")
     await page.get_by_label("Least amount").fill("5")
     await page.get_by_label("Uses").fill("2")
     await page.get_by_role("button", name="Make the link").click()

@@ -44,7 +44,7 @@ INVALID_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
     ("paymentMethods", ["CASH"]),
     ("paymentMethods", "CREDIT_CARD"),
     ("paymentMethods", ["PAYNOW"]),  # PayNow takes only SGD
-    ("locale", "fr"),
+    ("locale", "it"),
     ("locale", ""),
     ("clientReference", ""),
     ("clientReference", "  "),

@@ -122,7 +122,7 @@ def test_every_new_refund_is_refused_while_refund_is_off(shop: Shop) -> None:
     form_page = owner.get(path_of_form, params={"amount": "1.00"})
     assert OPERATOR.reason in form_page.text
     assert 'method="post" action="' + path_of_form not in form_page.text
-    form = {"form_id": "0" * 32, "amount": "1.00", "confirm": "1.00", "seen": "x", "reason": ""}
+    form = {"form_id": "0" * 32, "amount": "1.00", "quoted": "1.00", "seen": "x", "reason": ""}
     submitted = owner.post(path_of_form, form)
     assert submitted.status_code == 403
     assert OPERATOR.reason in submitted.text
