@@ -56,7 +56,7 @@ async def owner(page_server: Starlette) -> AsyncIterator[Owner]:
 async def _add_tea(page: Page, owner: Owner) -> None:
     await page.goto(f"{owner.home}/")
     await page.get_by_role("link", name="Add a product").click()
-    await page.get_by_label("Name").fill("Green tea, 100 g")
+    await page.get_by_label("Name", exact=True).fill("Green tea, 100 g")
     await page.get_by_label("Price").fill("9,99")
     await page.get_by_label("Description").fill("Loose leaf.\nFrom a small garden.")
     await page.get_by_label("Address of a picture").fill(PICTURE)

@@ -36,7 +36,7 @@ async def _accept_agreement(page: Page) -> None:
 async def _open_session(page: Page) -> str:
     """Create a product and open a session for it; return the address of the payment page."""
     await _follow_menu(page, "Products")
-    await page.get_by_label("Name").fill("Tea, 100 g")
+    await page.get_by_label("Name", exact=True).fill("Tea, 100 g")
     await page.get_by_label("Price").fill("9.99")
     await page.get_by_label("Currency").select_option("USD")
     await _press_button(page, "Add it")
@@ -67,8 +67,8 @@ async def _pay(page: Page, link: str) -> None:
 async def _refund(page: Page) -> None:
     """Find the payment by the customer's address, and refund a part of it."""
     await _follow_menu(page, "Payments")
-    await page.get_by_role("searchbox").fill("maria@example.com")
-    await page.get_by_role("searchbox").press("Enter")
+    await page.get_by_role("searchbox", name="Search payments").fill("maria@example.com")
+    await page.get_by_role("searchbox", name="Search payments").press("Enter")
     await page.wait_for_url("**query=maria*")
     await page.locator("a[href*='/payments/order_']").first.click()
     await page.get_by_role("link", name="Refund", exact=True).click()
@@ -83,7 +83,7 @@ async def _replace_key(page: Page) -> tuple[str, str]:
     """Create an API key and replace it; return the old and the new key."""
     await _follow_menu(page, "Developers")
     await page.get_by_role("main").get_by_role("link", name="API keys").click()
-    await page.get_by_label("Name").fill("Shop")
+    await page.get_by_label("Name", exact=True).fill("Shop")
     await _press_button(page, "Create a key")
     old_key = await page.locator("#secret").input_value()
     await page.get_by_role("link", name="Shop").click()

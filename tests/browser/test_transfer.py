@@ -21,7 +21,7 @@ INSTRUCTIONS = "IBAN XX00 1234 5678\nOpenTill & <script>alert(1)</script> Ltd"
 LOOKS = [
     # Each row: language, colour scheme, size of the window, text on the page.
     ("en-US", "light", (1280, 800), "Payment reference"),
-    ("zh-CN", "dark", (390, 844), "付款附言"),
+    ("zh-CN", "dark", (390, 844), "转账备注"),
     ("zh-TW", "light", (320, 568), "轉帳備註"),
 ]
 
