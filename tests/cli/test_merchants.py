@@ -54,7 +54,10 @@ REFUSED = (
     (("--reason", "why"), "at least one term"),
     (("--reason", "why", "--fee-rate", "1"), "platform_fee_rate must be from 0"),
     (("--reason", "why", "--fee-rate", "x"), "fee-rate must be a decimal number"),
-    (("--reason", "why", "--time-zone", "Mars/Base"), "time_zone must be a time zone of the IANA"),
+    (
+        ("--reason", "why", "--time-zone", "Mars/Base"),
+        "--time-zone must be a time zone of",
+    ),
     (("--reason", "why", "--fee", "CASH=0.1"), "fee must be of one of the methods"),
     (("--reason", "why", "--fee", "ALIPAY="), "fee must be one that is there"),
     (("--reason", "why", "--dispute-fee", "1.001"), "dispute-fee must be"),

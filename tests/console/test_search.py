@@ -87,9 +87,10 @@ def test_an_id_leads_straight_to_its_page_at_any_merchant(shop: Shop) -> None:
 
 @pytest.mark.parametrize("text", ["%", "_", "\\", "' or 1=1 --", "\0", "()&|!:*", "x" * 200, "!!"])
 def test_a_hostile_text_finds_nothing(shop: Shop, text: str) -> None:
-    shop.create_order(customerName="Ada")
+    shop.create_order(customerName="Adelheid Quist")
     agent = create_person(shop.api_server, None, staff_role="auditor")
-    assert not search(agent, text)
+    # Orders of other tests may have a percent sign in their texts.
+    assert "Adelheid Quist" not in str(search(agent, text))
 
 
 def test_a_long_text_is_refused(shop: Shop) -> None:

@@ -349,7 +349,8 @@ def test_the_payment_page_offers_only_the_submitted_payment_type(
         ("zh-CN,zh;q=0.9", "zh-Hans"),
         ("zh-TW", "zh-Hant"),
         ("en-GB,en;q=0.8", "en"),
-        ("fr", "en"),
+        ("fr", "fr"),
+        ("it", "en"),
     ],
 )
 def test_the_payment_page_is_chinese_unless_the_browser_prefers_another_language(

@@ -96,7 +96,7 @@ def test_text_from_the_shop_is_escaped(shop: Shop) -> None:
     [
         (123450, "EUR", "en", "€1,234.50"),
         (1050, "JPY", "en", "¥1,050"),
-        (12345, "KWD", "en", "KWD12.345"),
+        (12345, "KWD", "en", "KWD 12.345"),
         (999, "HKD", "zh-HK", "HK$9.99"),
         (999, "EUR", "de-DE", "9,99 €"),
         (999, "USD", "no such language", "$9.99"),

@@ -146,7 +146,8 @@ def test_an_error_names_a_field_of_a_wrong_type(
     for value in (value for value in values if repr(value) not in valid_values):
         response = shop.call(operation.method, path, json=valid_body | {field: value})
         assert response.status_code == 400
-        assert error_of(response)["error"]["field"] == field
+        # Of a struct, the error may name the field inside that is missing, such as item.name.
+        assert error_of(response)["error"]["field"].partition(".")[0] == field
 
 
 @pytest.mark.parametrize(("operation", "field"), PARAMETERS, ids=_ids)
