@@ -13,10 +13,9 @@ import random
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +37,7 @@ from support.databases import Databases, database_address
 from support.deployment import copy_directory, deployment, migrated
 from support.once import once
 from support.pooler import POOLED
+from support.run_directory import MEMORY, has_room, run_directory
 from support.sandbox_bank import bank_url
 from support.transactions import (
     db,
@@ -98,13 +98,9 @@ LONG_TESTS: Final = (
     "tests/exploration/",
     "tests/epay/test_clients.py",
 )
-# A run creates and removes tens of thousands of files. On most file systems that takes longer than
-# the tests, so the files are in memory if there is enough.
-MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the directories in it have random names
-MEMORY_BYTES: Final = 4 << 30  # a whole run needs less
-DAY_S: Final = 86_400
 _numbers: Final = itertools.count(1)
-_BASETEMP: Final = pytest.StashKey[Path]()
+_SUCCEEDED: Final = pytest.StashKey[bool]()
+_DIRECTORY: Final = pytest.StashKey[Path]()  # of the temporary files of this run
 pytest.register_assert_rewrite("exploration")  # failed assertions in this module show their values
 
 
@@ -155,42 +151,31 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if hasattr(config, "workerinput"):
         return
-    if "TMPDIR" not in os.environ and _has_room(MEMORY):
-        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
-        _remove_directories_of_killed_runs()
+    stack = ExitStack()
+    config.add_cleanup(stack.close)
+    if "TMPDIR" not in os.environ and has_room(MEMORY):
+        config.stash[_DIRECTORY] = stack.enter_context(run_directory(MEMORY))
+        os.environ["TMPDIR"] = tempfile.tempdir = str(config.stash[_DIRECTORY])
     if config.option.basetemp is None:
         config.option.basetemp = tempfile.mkdtemp(prefix="opentill-tests-")
-        config.stash[_BASETEMP] = Path(config.option.basetemp)
+        config.stash.setdefault(_DIRECTORY, Path(config.option.basetemp))
+    stack.callback(_remove_files_of_success, config)
     os.environ.pop(commands.SHARED, None)  # an outer run of pytest may have set it
     if config.getoption("numprocesses", None):
-        stack = ExitStack()
         os.environ[commands.SHARED] = stack.enter_context(commands.running_fork_server())
-        config.add_cleanup(stack.close)
-
-
-def _has_room(folder: Path) -> bool:
-    """Whether a run can write its files to a folder, and execute programs there."""
-    if not os.access(folder, os.W_OK):
-        return False
-    status = os.statvfs(folder)
-    is_large = status.f_bavail * status.f_frsize >= MEMORY_BYTES
-    return is_large and not status.f_flag & os.ST_NOEXEC
-
-
-def _remove_directories_of_killed_runs() -> None:
-    """Free the memory of directories that are older than a day."""
-    for directory in MEMORY.glob("opentill-test*"):
-        with suppress(OSError):  # another user owns the directory, or it was just removed
-            if directory.stat().st_mtime < time.time() - DAY_S:
-                shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Remove the directory of a successful run; that of a failed one may help to find the cause."""
-    basetemp = session.config.stash.get(_BASETEMP, None)
-    if basetemp is not None and exitstatus == pytest.ExitCode.OK:
-        shutil.rmtree(basetemp, ignore_errors=True)
+    """Remember whether the run succeeded."""
+    session.config.stash[_SUCCEEDED] = exitstatus == pytest.ExitCode.OK
+
+
+def _remove_files_of_success(config: pytest.Config) -> None:
+    """Remove the files of a successful run; those of a failed one may help to find the cause."""
+    directory = config.stash.get(_DIRECTORY, None)
+    if directory is not None and config.stash.get(_SUCCEEDED, False):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 # Runs after pytest-asyncio, which moves asynchronous tests to the front.
