@@ -64,8 +64,7 @@ async def list_payments(request: PageRequest) -> Response:
     filters = _read_filters(request)
     async with request.app.db.connection() as tx:
         merchant = await _find_merchant(tx, filters)
-        if merchant is not None:
-            refs = await _find_by_number(tx, filters, merchant)
+        refs = [] if merchant is None else await _find_by_number(tx, filters, merchant)
     if merchant is None:
         return await _list_of_all(request, filters)
     await people.visit(request.app.db, request.login, merchant.id, request.now)
@@ -110,11 +109,12 @@ async def _read_newest(tx: Tx, filters: Filters, before_id: str) -> list[Order]:
 
 
 def _render(
-    request: PageRequest, filters: Filters, rows: Sequence[Order], **values: object
+    request: PageRequest, filters: Filters, rows: Sequence[Order], **shown: object
 ) -> Response:
     localizer = request.localizer
-    defaults: dict[str, Any] = {
+    values: dict[str, Any] = {
         "merchant": None, "names": {}, "pager": Pager(1, 0), "is_complete": True, "older": "",
+        **shown,
     }  # fmt: skip
     return render.page(
         request,
@@ -124,7 +124,7 @@ def _render(
         rows=[(row, localizer.amount(Money(row.amount_minor, row.currency))) for row in rows],
         statuses=[(status, localizer.gettext(ORDER_STATUS[status])) for status in get_args(Status)],
         zone=ZONE,
-        **{**defaults, **values},
+        **values,
     )
 
 

@@ -165,7 +165,8 @@ def page(
         wait=refusal.amount if refusal else "",
     )
     status = refusal.status if refusal and not is_first else 200
-    return render.page(request, "payment.html", status, **{**frame.values, "dialog": dialog})
+    values: dict[str, Any] = {**frame.values, "dialog": dialog}
+    return render.page(request, "payment.html", status, **values)
 
 
 def unknown_page(
