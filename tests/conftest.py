@@ -1,7 +1,8 @@
 """Fixtures of all tests, and the set-up of a run.
 
-Each xdist worker has a PostgreSQL of its own, with migrated databases, and a running server and
-sandbox bank. The set-up has a few measures that make runs faster; each says how much it saves.
+Each worker of pytest-xdist has a PostgreSQL of its own, with migrated databases, and a running
+server and sandbox bank. The set-up has a few measures that make runs faster; each says how much it
+saves.
 """
 
 import asyncio
@@ -72,7 +73,8 @@ ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
 # The directory of a PostgreSQL whose template is already migrated. Tests of the recipes set it when
 # they start pytest in a copy of the project.
 POSTGRES_FILES: Final = os.environ.get("OPENTILL_TEST_POSTGRES", "")
-# Files with long tests, which run first: at the end of a run, other workers would wait for them.
+# Files with long tests, which run first: at the end of a run, other pytest workers would wait for
+# them.
 LONG_TESTS: Final = (
     "tests/browser/",
     "tests/test_recipes.py",
@@ -144,7 +146,7 @@ if POOLED:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Give each run its own temporary directory, and all workers one fork server.
+    """Give each run its own temporary directory, and all pytest workers one fork server.
 
     pytest's default directory is shared by all runs, and each new run makes it private for a
     moment. Tests of root run PostgreSQL as another user, which cannot start below it then.
@@ -183,8 +185,8 @@ def _remove_files_of_success(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order tests by file: the long ones first, or all of them randomly.
 
-    xdist gives each worker an equal part of this list; a worker that is done takes tests from the
-    ends of the others' parts.
+    pytest-xdist gives each of its workers an equal part of this list; a worker that is done takes
+    tests from the ends of other workers' parts.
     """
     files: dict[str, list[pytest.Item]] = {}
     for item in items:
@@ -211,8 +213,8 @@ def pytest_sessionstart() -> None:
 def pytest_collection_finish() -> None:
     """Exempt the objects of the imports from garbage collection, and run it less often.
 
-    With Python's defaults it takes a tenth of a worker's time, because it visits the objects of
-    8,000 tests again and again.
+    With Python's defaults it takes a tenth of a pytest worker's time, because it visits the objects
+    of 8,000 tests again and again.
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
@@ -233,13 +235,13 @@ def restore_logging() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def postgres_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a PostgreSQL with a migrated database, which each worker copies."""
+    """The directory of a PostgreSQL with a migrated database, which each pytest worker copies."""
     return once(tmp_path_factory, "postgres", _make_template) / "postgres"
 
 
 @pytest.fixture(scope="session")
 def postgres_url(postgres_files: Path) -> Iterator[str]:
-    """Address of the database ``opentill`` of the worker's PostgreSQL.
+    """Address of the database ``opentill`` of this pytest worker's PostgreSQL.
 
     It does not sync its writes. Tests that kill servers start an ``EmbeddedPostgres`` of their own.
     """
@@ -303,7 +305,7 @@ def template(postgres_url: str) -> str:
 
 @pytest.fixture(scope="session")
 def databases(postgres_url: str, template: str) -> Iterator[Databases]:
-    """The worker's migrated databases, which tests use one after the other."""
+    """This pytest worker's migrated databases, which tests use one after the other."""
     with Databases(postgres_url, template) as databases:
         yield databases
 

@@ -77,7 +77,10 @@ def _make(folder: Path, target: str) -> str:
 
 
 def _assert_runs(checkout: Path, source: Path | None = None) -> None:
-    """Assert that a checkout's program runs its own source, or that of ``source``."""
+    """Assert that the program of a Git checkout runs the code of the checkout ``source``.
+
+    ``source`` is None for the code of the program's own checkout.
+    """
     process = subprocess.run(
         [checkout / ".venv" / "bin" / "opentill"], capture_output=True, text=True, check=True
     )

@@ -76,7 +76,7 @@ async def test_a_month_ends_with_clean_books_and_an_empty_inbox(
     for phase in (
         invite_staff, add_merchants, set_up_merchants, pay_orders,
         _refund_despite_lost_responses, _resolve_differences, _settle_and_dispute,
-        _dismiss_unmatched_disputes, _pay_out_and_return, _end_month,
+        _dismiss_unmatched_disputes, _make_payout_runs, _end_month,
     ):  # fmt: skip
         await phase(month)
         await month.check_trial_balance()
@@ -336,8 +336,11 @@ async def _upload_report(month: Month, currency: str, lines: list[tuple[str, str
     )
 
 
-async def _pay_out_and_return(month: Month) -> None:
-    """Pay out a run for each currency; one payout is returned and paid to another account."""
+async def _make_payout_runs(month: Month) -> None:
+    """Pay out a run for each currency.
+
+    The bank sends one payout back, and a second run pays it to a new account.
+    """
     soap, fin = month["Alpine Soap"], month.staff["fin"]
     for currency in ("JPY", "KWD"):
         amounts = await _send_run(month, currency, f"2026-11 {currency}")

@@ -112,7 +112,7 @@ def test_a_week_of_payouts_is_paid_reported_and_in_the_ledger(
     by_merchant = opentill.json("ledger", "accounts", "--by-merchant")
     assert sorted(row["merchantId"] for row in by_merchant) == sorted(shops)
     lines = opentill.text("ledger", "export").splitlines()
-    # The header, and two lines for each of two recharges, two payouts and a return.
+    # The header, and two lines for each of two recharges, two payouts and a payout that came back.
     assert len(lines) == 1 + 2 * 5
     assert opentill.json("ledger", "check")["violations"] == []
 

@@ -1,4 +1,4 @@
-"""``opentill payouts``: payouts that are paid, failed or returned."""
+"""``opentill payouts``: payouts that are paid, fail, or are sent back by the bank."""
 
 import pytest
 

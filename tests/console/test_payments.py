@@ -372,7 +372,7 @@ def test_staff_record_the_return_of_a_duplicate_payment_that_the_gateway_refused
     duplicate = server.tx(pay_twice)
     path = f"{PATH}/{order_id}"
     assert duplicate.status == "DUPLICATE"
-    # Until the worker has tried to return the payment, there is no form.
+    # Until the worker has tried to send the money back, there is no form.
     assert "given-back" not in forms(visitor.get(path))
     outcome = RefundOutcome(status="REFUSED", reason="closed account")
     server.tx(lambda tx: orders.apply_duplicate_return(tx, duplicate, outcome, now))

@@ -60,11 +60,11 @@ def test_the_error_names_the_invalid_field(entered, field) -> None:
     assert str(refused.value.reason).startswith(field)
 
 
-def test_the_operators_own_accounts_are_parsed_by_currency() -> None:
+def test_the_operators_accounts_are_parsed_by_currency() -> None:
     text = "EUR:DE89370400440532013000:COBADEFFXXX, USD:000123456789:US021000021"
-    accounts = bankaccounts.parse_own_accounts(text, "The Till Ltd")
+    accounts = bankaccounts.parse_operator_accounts(text, "The Till Ltd")
     assert accounts["EUR"].bic == "COBADEFFXXX"
     assert (accounts["USD"].country, accounts["USD"].bank_code) == ("US", "021000021")
     for wrong in ("EUR", "EUR:DE00", "eur:DE89370400440532013000", f"{text},USD:1234:US021000021"):
         with pytest.raises(ValueError, match=r"."):
-            bankaccounts.parse_own_accounts(wrong, "The Till Ltd")
+            bankaccounts.parse_operator_accounts(wrong, "The Till Ltd")

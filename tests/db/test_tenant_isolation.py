@@ -404,7 +404,7 @@ class Business:
         self.shop.revoke(self.place_order().id)
 
     def _reverse_duplicate_return(self) -> None:
-        """Return a duplicate payment, and report that the return was reversed."""
+        """Report that a duplicate payment was sent back, and then that the money came back."""
         order = self.place_order()
         duplicate = self.api_server.tx(lambda tx: world.pay_order_twice(tx, order, self.advance()))
         for status in ("SUCCEEDED", "REFUSED"):

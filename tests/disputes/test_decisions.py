@@ -100,7 +100,7 @@ async def test_a_dispute_of_a_duplicate_payment_does_not_affect_the_order(tx: Tx
     attempt = await submit_attempt(tx, order)
     await report_payment(tx, attempt, "DECLINED")
     await pay_order(tx, order)
-    # The order is paid already, so this duplicate payment will be returned.
+    # The order is paid already, so this duplicate payment will be sent back.
     await report_payment(tx, attempt, "SUCCEEDED")
     assert await report_dispute(tx, order, "OPENED", attempt_id=attempt.id) is None
     assert (await find_order(tx, order)).status == "PAID"

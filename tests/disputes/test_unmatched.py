@@ -278,7 +278,7 @@ async def test_a_loss_that_staff_have_corrected_is_not_posted(db: Db, repeated_r
         await report_dispute(tx, order, "WON")
         await assert_ignored(db, tx, order, repeated_reports)
         assert (await order_status(tx, order), await disputes.count_unmatched(tx)) == ("PAID", 0)
-        # The reported loss has been returned, so staff must decide.
+        # The bank has returned the money of the loss that staff closed, so staff must decide again.
         for reported_status in ("WON", "RECOVERED"):
             await report_dispute(tx, order, reported_status, ref="b")
             assert await list_open_unmatched(tx, order) == [("b", reported_status)]

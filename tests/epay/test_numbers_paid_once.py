@@ -1,4 +1,4 @@
-"""One order of an out_trade_no is paid; payments of its other orders are returned."""
+"""One order of an out_trade_no is paid; payments of its other orders are sent back."""
 
 import asyncio
 from collections.abc import Callable
@@ -105,7 +105,7 @@ def test_a_payment_of_a_second_order_under_a_paid_number_is_returned(
     stored_attempt = epay_shop.api_server.tx(
         lambda tx: orders.find_attempt(tx, epay_shop.id, late_attempt.id)
     )
-    assert stored_attempt.check_at is not None  # the worker is due to return the payment
+    assert stored_attempt.check_at is not None  # the worker will send the payment back
     history = read_history(epay_shop, orders_of_number[other_age])
     assert ("duplicate_payment", True) in [
         (event, epay_shop.order_id(orders_of_number[first_paid]) in cause)

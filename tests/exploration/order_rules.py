@@ -140,7 +140,7 @@ class OrderRules(HistoryState):
     @precondition(lambda self: any(a.status == "DUPLICATE" for a in self.attempts))
     @rule(choice=CHOICES, report=st.sampled_from(["SUCCEEDED", "REFUSED", "UNKNOWN", "PENDING"]))
     def return_duplicate(self, choice: int, report: str) -> None:
-        """A gateway reports the return of a duplicate payment, which posts nothing."""
+        """A gateway reports that it sent a duplicate payment back, which posts nothing."""
         duplicates = [n for n, a in enumerate(self.attempts) if a.status == "DUPLICATE"]
         index = self.pick(duplicates, choice)
         before = self.attempts[index]

@@ -333,7 +333,7 @@ async def test_a_partial_refund_whose_response_was_lost_waits_for_the_operator(
         outcome = await gateway.refund(repeated)
         assert outcome.status == "UNKNOWN"
         assert "opentill refunds" in outcome.reason
-    # This request returns a duplicate payment.
+    # A refund with the id of an attempt sends a duplicate payment back.
     duplicate = msgspec.structs.replace(repeated, refund_id=ATTEMPT)
     assert "opentill orders given-back" in (await gateway.refund(duplicate)).reason
     assert len(server.refunds) == refunds_at_server <= 1

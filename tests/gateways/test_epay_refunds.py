@@ -231,7 +231,7 @@ async def test_a_customer_can_pay_after_a_crash_lost_the_payment_page(
     assert (await deployment.send_notification(upstream.pay(lost_id))).status_code == 200
     async with deployment.db.connection() as tx:
         attempt = await orders.find_attempt(tx, deployment.merchant_id, lost_id)
-    assert attempt.status == "DUPLICATE"  # the worker will return the money of the second payment
+    assert attempt.status == "DUPLICATE"  # the worker will send this second payment back
 
 
 async def test_a_forged_notification_pays_nothing_and_is_not_acknowledged(

@@ -375,7 +375,7 @@ async def expire_session(api_server: Deployment) -> None:
 
 
 async def pay_twice(api_server: Deployment) -> None:
-    """Pay two attempts of an order before either is reported; the second payment is returned."""
+    """Pay two attempts of an order before either is reported; the second payment is sent back."""
     bank = api_server.bank
     session_id, order_id = await api_server.open_session()
     first_attempt = await api_server.start_attempt(session_id)

@@ -131,8 +131,9 @@ def test_a_receipt_whose_characters_no_font_has_is_shown_without_a_pdf(
     assert "There is no PDF of this receipt" in response.text
 
 
-# This worker hangs if the sheet is the path of a file, after it has appended a line to the file:
-# its process id, and how many earlier workers are still running. It draws other sheets immediately.
+# This PDF worker hangs if the sheet is the path of a file, after it has appended a line to the
+# file: its process id, and how many earlier workers are still running. It draws other sheets
+# immediately.
 FAKE_WORKER = """
 import os, pathlib, sys, time
 source, target = sys.stdin.buffer, sys.stdout.buffer
@@ -162,8 +163,8 @@ async def test_a_worker_that_hangs_is_killed_and_sheets_over_the_limit_are_refus
     results = await asyncio.gather(*draws, return_exceptions=True)
     assert [type(result) for result in results] == [Unavailable] * 5
     assert sum("too many receipts" in str(result) for result in results) == 2
-    # The first two sheets take all workers. The third gets one only if it times out a moment later
-    # than they do.
+    # The first two sheets use all PDF workers. The third sheet gets a worker only if it times out a
+    # moment later than the first two.
     runs = [line.split() for line in pids.read_text().splitlines()]
     assert runs
     assert {other_workers for _, other_workers in runs} <= {"0", "1"}, (
@@ -179,7 +180,7 @@ async def test_a_worker_that_hangs_is_killed_and_sheets_over_the_limit_are_refus
 
 
 async def test_a_worker_is_reused_and_replaced_if_it_was_closed_or_killed() -> None:
-    """The PDF of the fake worker consists of its process id."""
+    """The PDF of the fake PDF worker consists of its process id."""
     workers = PdfWorkers(COMMAND)
     first_pid = await workers.draw("cs_1", b"one")
     assert await workers.draw("cs_2", b"two") == first_pid

@@ -208,7 +208,7 @@ def test_an_invalid_address_is_refused_at_its_field(parts: dict[str, str], field
 
 def test_an_empty_address_is_stored_as_none() -> None:
     assert bankaccounts.check_address(street=" ", town="") is None
-    assert bankaccounts.parse_own_address("") is None
+    assert bankaccounts.parse_operator_address("") is None
 
 
 async def test_the_csv_contains_no_formula(db: Db) -> None:

@@ -86,7 +86,10 @@ async def create_contest(tx: Tx, shop_id: str, product_id: str, amount: str | No
 
 
 async def create_contests(db: Db, amount: str | None, number: int) -> list[Contest]:
-    """Create refunded orders of one merchant, which has a rolling reserve and returns fees."""
+    """Create refunded orders of one merchant.
+
+    The merchant has a rolling reserve, and gets the fee back with each refund.
+    """
 
     async def create(tx: Tx) -> list[Contest]:
         shop = await world.create_merchant(

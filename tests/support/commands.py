@@ -26,7 +26,8 @@ REFUSED = 2
 # The name of the actor when a command runs without a login.
 USER: Final = pwd.getpwuid(os.geteuid()).pw_name
 SOURCE: Final = Path(__file__).parents[2] / "src"
-# This environment variable has the socket of the fork server that all workers of a run share.
+# This environment variable has the socket of the fork server that all pytest workers of a run
+# share.
 SHARED: Final = "OPENTILL_TEST_FORK_SERVER"
 _CLIENT: Final = """#!{python} -IS
 import json, os, socket, sys

@@ -1,4 +1,4 @@
-"""The JavaScript client, built with the packages of its lock file once for all workers."""
+"""The JavaScript client, built with the packages of its lock file once for all pytest workers."""
 
 import os
 import shutil

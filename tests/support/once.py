@@ -1,4 +1,4 @@
-"""Files that one worker creates for all workers of a run."""
+"""Files that one pytest worker creates for all pytest workers of a run."""
 
 import fcntl
 import os
@@ -10,13 +10,13 @@ import pytest
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """Return a folder that the first worker fills with ``make``; the other workers wait for it.
+    """Return a folder that the first pytest worker fills with ``make``; all others wait for that.
 
     The folder is filled under another name and then renamed, so that none is used incomplete.
     """
     shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # The directory of each worker is within this one.
+        # The directory of each pytest worker is within this one.
         shared = shared.parent
     path = shared / name
     with (shared / f"{name}.lock").open("w") as lock:

@@ -70,7 +70,7 @@ async def page_server(
     tmp_path_factory: pytest.TempPathFactory,
     pooler_url: Callable[[str], str],
 ) -> AsyncIterator[Starlette]:
-    """The server with worker and sandbox bank of all tests of a worker; it has no rate limits."""
+    """A server with worker and sandbox bank for all tests of a pytest worker; no rate limits."""
     directory = tmp_path_factory.mktemp("till")
     with cloned_database(postgres_url, template) as url:
         settings = Settings(

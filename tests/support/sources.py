@@ -1,4 +1,4 @@
-"""Syntax trees of the product's files, each parsed once for all tests of a worker."""
+"""Syntax trees of the product's files, each parsed once for all tests of a pytest worker."""
 
 import ast
 from functools import cache

@@ -231,7 +231,7 @@ class StripeServer:
         return self.refunds[name]
 
     def reverse_refund(self, refund_id: str) -> dict[str, Any]:
-        """Return the money of a refund, as the customer's bank."""
+        """Send the money of a refund back to the shop, as the customer's bank."""
         self.refunds[refund_id] |= {"status": "failed", "failure_reason": "lost_or_stolen_card"}
         return self.refunds[refund_id]
 

@@ -15,7 +15,7 @@ from support.databases import Databases, cloned_database
 
 Step = Callable[[Tx], Awaitable[None]]
 RunRolledBack = Callable[[Step], None]
-_PREPARED: Final = 1000  # how many statements at most stay prepared on a worker's connection
+_PREPARED: Final = 1000  # how many statements at most stay prepared on a pytest worker's connection
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +37,7 @@ def module_database_url(
 
 
 class RollbackConnection:
-    """A worker's connection to the database of tests that commit nothing.
+    """A pytest worker's connection to the database of tests that commit nothing.
 
     The connection stays open between tests, because a new one has to plan all statements again.
     """
@@ -61,7 +61,7 @@ class RollbackConnection:
 
 @pytest.fixture(scope="session")
 async def rollback_connection(rollback_database_url: str) -> AsyncIterator[RollbackConnection]:
-    """The worker's connection to ``rollback_database_url``."""
+    """The connection to ``rollback_database_url`` that all tests of this pytest worker share."""
     connection = RollbackConnection(rollback_database_url)
     yield connection
     await connection.close()

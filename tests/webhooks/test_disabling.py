@@ -111,7 +111,7 @@ async def test_an_attempt_from_before_an_endpoint_was_enabled_does_not_disable_i
 async def test_deliveries_to_a_failing_endpoint_do_not_count_as_late(
     harness: WebhookHarness,
 ) -> None:
-    """The age of the queue shows whether workers run, not whether a shop's server does."""
+    """The age of the queue shows whether workers run, not whether a shop's server is up."""
     merchant_id = await harness.create_merchant()
     await harness.create_endpoint(merchant_id, "http://127.0.0.1:9009/")
     await harness.emit(merchant_id)

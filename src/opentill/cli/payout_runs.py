@@ -161,14 +161,14 @@ def run(
         # The person must be known, since whoever begins a run above the limit may not take its
         # file.
         identity.require_person("begin a run")
-    own_accounts = bankaccounts.parse_own_accounts(
+    operator_accounts = bankaccounts.parse_operator_accounts(
         settings.payout_accounts, settings.operator_name, settings.payout_address
     )
     request = payouts.RunRequest(
         currency=currency,
         reference=reference,
         actor=actor,
-        source=payouts.require_source_account(own_accounts, currency),
+        source=payouts.require_source_account(operator_accounts, currency),
         fee_minor=inputs.amount("fee", fee, currency) or 0,
         pay_on=pay_on,
     )

@@ -57,7 +57,7 @@ class Method(Generic[P, R]):
 
 
 class Identified(Protocol):
-    """An item of a list."""
+    """An object with an id, as the API's lists contain."""
 
     @property
     def id(self) -> str:

@@ -90,9 +90,10 @@ def create_product(
 ) -> Request[Product]:
     """Create a product.
 
-    A product has one price in one currency; a session is opened for it. A currency that is not
-    the one you settle in needs an exchange rate, which the operator sets: the product is taken
-    without one, and no session opens until there is. Scope: ``products:write``.
+    A product has one price in one currency. Checkout sessions are opened for products. If the
+    currency is not your settlement currency, you can create the product at any time, but no
+    session can be opened for it until the operator has set an exchange rate. Scope:
+    ``products:write``.
     """
     return post(
         "/v1/products",

@@ -33,9 +33,9 @@ _CHUNK: Final = 64 * 1024
 _FIELDS: Final = ("currency", "reference", "on", "reason")
 
 
-def _own_accounts(request: PageRequest) -> dict[str, bankaccounts.BankAccount]:
+def _operator_accounts_by_currency(request: PageRequest) -> dict[str, bankaccounts.BankAccount]:
     settings = request.app.settings
-    return bankaccounts.parse_own_accounts(
+    return bankaccounts.parse_operator_accounts(
         settings.payout_accounts, settings.operator_name, settings.payout_address
     )
 
@@ -75,7 +75,7 @@ async def _list_page(
         most=_MOST_DUE,
         waiting=[(row, localizer.amount(Money(row.amount_minor, row.currency))) for row in waiting],
         runs=runs,
-        currencies=sorted(_own_accounts(request)),
+        currencies=sorted(_operator_accounts_by_currency(request)),
         values={name: (values or {}).get(name, "") for name in _FIELDS},
         errors=errors or {},
         zone=ZONE,
@@ -92,7 +92,9 @@ async def start_run(request: PageRequest) -> Response:
             currency=values["currency"],
             reference=values["reference"],
             actor=actor,
-            source=payouts.require_source_account(_own_accounts(request), values["currency"]),
+            source=payouts.require_source_account(
+                _operator_accounts_by_currency(request), values["currency"]
+            ),
             pay_on=values["on"] or None,
         )
         run = await request.app.db.run(lambda tx: payouts.start_run(tx, run_request, request.now))

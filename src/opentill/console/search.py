@@ -87,8 +87,8 @@ async def _payment_page(tx: Tx, id_: str) -> str:
     return f"{CONSOLE_PATH}/payments/{order.id}"
 
 
-# The prefix of an id → the permission to see its page, and the function that returns its path or
-# raises NotFound. Any other id is looked up as that of a payment.
+# The prefix of an id → the permission to see the object's page, and the function that returns the
+# page's path or raises NotFound. Ids with other prefixes are looked up as ids of payments.
 _PAGES: Final[dict[str, tuple[Permission, Callable[[Tx, str], Awaitable[str]]]]] = {
     "mer": ("merchants.read", _merchant_page),
     "dp": ("disputes.read", _dispute_page),
@@ -102,7 +102,10 @@ _PAGES: Final[dict[str, tuple[Permission, Callable[[Tx, str], Awaitable[str]]]]]
 
 
 async def _page_of_id(request: PageRequest, text: str) -> str | None:
-    """Return the path of the page of an id; None for other texts, and for what nobody may see."""
+    """Return the path of the page about the object with an id.
+
+    None if the text is no id, no object has the id, or the person may not see the object.
+    """
     if not is_id(text):
         return None
     permission, find_page = _PAGES.get(text.partition("_")[0], ("payments.read", _payment_page))

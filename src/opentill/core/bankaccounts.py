@@ -146,7 +146,7 @@ def check_address(
     )  # fmt: skip
 
 
-def parse_own_address(text: str) -> PostalAddress | None:
+def parse_operator_address(text: str) -> PostalAddress | None:
     """Parse the operator's address in ``OPENTILL_PAYOUT_ADDRESS``; None if it is empty.
 
     The form is ``town=Berlin;country=DE``, optionally with ``street``, ``building`` and
@@ -192,15 +192,15 @@ def _national(account: BankAccount) -> BankAccount:
     return account
 
 
-def parse_own_accounts(text: str, holder: str, address: str = "") -> dict[str, BankAccount]:
+def parse_operator_accounts(text: str, holder: str, address: str = "") -> dict[str, BankAccount]:
     """Parse the operator's accounts by currency in ``OPENTILL_PAYOUT_ACCOUNTS``.
 
     The form is ``CURRENCY:IBAN[:BIC]`` or ``CURRENCY:NUMBER:BIC-OR-COUNTRY+CODE``, separated by
-    commas; ``address`` is in the form of ``parse_own_address``. Raises ValueError, whose text says
-    what is accepted.
+    commas; ``address`` is in the form of ``parse_operator_address``. Raises ValueError, whose text
+    says what is accepted.
     """
     accounts: dict[str, BankAccount] = {}
-    holders_address = parse_own_address(address)
+    holders_address = parse_operator_address(address)
     for part in filter(None, (item.strip() for item in text.split(","))):
         currency, _, account_text = part.partition(":")
         number, _, bank = (piece.strip() for piece in account_text.partition(":"))

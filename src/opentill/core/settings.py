@@ -160,14 +160,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 24
     payout_accounts: Annotated[
         str,
-        values.own_accounts,
+        values.operator_accounts,
         "your own bank accounts that payouts are paid from, by currency, such as"
         " EUR:DE89370400440532013000:COBADEFFXXX,USD:000123456789:US021000021",
         "none: no bank files",
     ] = ""
     payout_address: Annotated[
         str,
-        values.own_address,
+        values.operator_address,
         "your own address in bank files, such as"
         " town=Berlin;country=DE;street=Hauptstr.;building=1;postcode=10117",
         "none",

@@ -317,10 +317,10 @@ def time_zone(text: str) -> str:
     return text
 
 
-def own_accounts(text: str) -> str:
+def operator_accounts(text: str) -> str:
     """Check the operator's own bank accounts, by currency."""
     try:
-        bankaccounts.parse_own_accounts(text, "The operator")
+        bankaccounts.parse_operator_accounts(text, "The operator")
     except ValueError as error:
         example = "EUR:DE89370400440532013000:COBADEFFXXX,USD:000123456789:US021000021"
         message = f"accounts by currency, such as {example} ({error})"
@@ -328,10 +328,10 @@ def own_accounts(text: str) -> str:
     return text
 
 
-def own_address(text: str) -> str:
+def operator_address(text: str) -> str:
     """Check the operator's own postal address in bank files."""
     try:
-        bankaccounts.parse_own_address(text)
+        bankaccounts.parse_operator_address(text)
     except ValueError as error:
         message = f"an address such as town=Berlin;country=DE;street=Hauptstr.;building=1 ({error})"
         raise ValueError(message) from None

@@ -26,7 +26,8 @@ from opentill.portal.search import SHOWN, Group, Hit
 from opentill.web.translations import N_, NC_
 
 _Find = Callable[[Tx, str, str], Awaitable[object]]
-# The prefix of an id → permission, path of its page below the merchant's, and whether it exists.
+# The prefix of an id → the permission to see the object's page, the path of the page below the
+# merchant's, and a function that raises NotFound if there is no such object.
 _PAGES_OF_IDS: Final[Mapping[str, tuple[Permission, str, _Find]]] = {
     "prod": ("products.read", "products", products.find),
     "plink": ("payments.read", "links", payment_links.find),
@@ -60,7 +61,10 @@ async def show(request: PageRequest) -> Response:
 
 
 async def _page_of_id(request: PageRequest, text: str) -> tuple[str, ...] | None:
-    """Return the path of the page of an id; None for other texts, and for what nobody may see."""
+    """Return the parts of the path of the page about the object with an id.
+
+    None if the text is no id, no object has the id, or the person may not see the object.
+    """
     if not is_id(text):
         return None
     merchant_id, prefix = request.merchant_id, text.partition("_")[0]

@@ -25,8 +25,8 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
     """Sums of a range of time in one settlement currency; minor units.
 
     ``refunded_minor`` is the amount that refunds took from the balance; ``disputes`` and
-    ``disputed_minor`` are disputes lost and not recovered; ``fees_minor`` are all fees minus those
-    returned.
+    ``disputed_minor`` are disputes lost and not recovered; ``fees_minor`` are all fees minus the
+    fees that merchants got back.
     """
 
     payments: int = 0
@@ -259,8 +259,9 @@ class Coming(msgspec.Struct, frozen=True):
 class Others(msgspec.Struct, frozen=True, kw_only=True):
     """Signed changes of a balance that no figure counts; minor units.
 
-    Returned payouts are subtracted from ``payouts_minor``. ``corrections_minor`` has all changes
-    except payouts, recharges and the returned fees of payouts, which a figure counts.
+    Payouts that came back are subtracted from ``payouts_minor``. ``corrections_minor`` has all
+    changes except payouts, recharges, and the fees of failed payouts that merchants got back, which
+    are part of ``Sums.fees_minor``.
     """
 
     payouts_minor: int

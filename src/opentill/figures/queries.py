@@ -15,8 +15,8 @@ from opentill.figures.model import (
     Until,
 )
 
-# For each figure, the SQL of what entries add to it. A BALANCE_CORRECTION caused by a payout
-# returns the payout's fee.
+# For each figure, the SQL of what entries add to it. A BALANCE_CORRECTION whose source is a payout
+# gives the merchant the payout's fee back.
 _MEASURES: Final[Mapping[str, str]] = {
     "payments": "count(*) filter (where type = 'PAYMENT')",
     "paid_minor": "sum(case type when 'PAYMENT' then amount_minor else 0 end)",

@@ -25,7 +25,7 @@ _log: Final = structlog.get_logger()
 
 
 class WriteBuffer(ABC, Generic[Batch]):
-    """Records that this process has not written yet; a ``Batch`` is the whole buffer's content."""
+    """Buffers records until they are written to the database; a ``Batch`` is all of its content."""
 
     label: ClassVar[str]  # the name of these records in the log
 
@@ -43,7 +43,7 @@ class WriteBuffer(ABC, Generic[Batch]):
 
     @abstractmethod
     def _put_back(self, batch: Batch) -> None:
-        """Return a batch whose writing failed to the buffer, before newer records."""
+        """Put a batch that could not be written back into the buffer, before newer records."""
 
     async def write(self, db: Db) -> None:
         """Write the buffered records, after any write in progress.

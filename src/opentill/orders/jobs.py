@@ -1,4 +1,4 @@
-"""The worker's jobs on orders: querying attempts, returning duplicates, pruning history.
+"""The worker's jobs on orders: querying attempts, sending duplicate payments back, pruning history.
 
 No order stays CREATING forever: a job finds orders whose attempts are no longer queried.
 """
@@ -204,7 +204,7 @@ async def list_stuck(tx: Tx, now: int, limit: int) -> list[Order]:
 
 
 async def list_unreturned_duplicates(tx: Tx, until: int, limit: int) -> list[PaymentAttempt]:
-    """Return duplicate payments that arrived until a time (Unix ms) and are not returned yet."""
+    """Return duplicate payments that arrived until a time (Unix ms) and are not sent back yet."""
     return await attempt_queries.DUPLICATES.all(tx, until=until, limit=limit)
 
 

@@ -271,7 +271,7 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a customer who chooses this method continues with this attempt.
 
         They cannot without a page to open or a code to scan, as when the gateway's response was
-        lost. If such an attempt is paid after all, it pays the order or its money is returned.
+        lost. If such an attempt is paid after all, it pays the order or its money is sent back.
         """
         has_action = bool(safe_url(self.action_url) or self.qr_text)
         return self.status == "ACTION_REQUIRED" and self.method == method and has_action

@@ -126,9 +126,9 @@ LOCK_IDLE = Value(str, f"{_FIRST_IDLE} for update of o skip locked")
 # Like LOCK_IDLE, if other transactions have locked all these orders: waits for the one that ends or
 # pays the first order.
 AWAIT_IDLE = Value(str, f"{_FIRST_IDLE} for update of o")
-# The usage of links by currency: the sums of recorded payments, and each session that the worker
-# has not recorded yet, read from its order. Orders that were paid after their sessions ended are
-# among the late payments, which are few.
+# The usage of links by currency. It consists of the sums of recorded payments, of the sessions that
+# the worker has not recorded yet (their orders show what became of them), and of the sessions that
+# were paid after they had ended (the small table `late_payments` has their orders).
 USAGE = Query(
     Sales,
     """

@@ -30,7 +30,7 @@ def new_secret() -> str:
 
 
 def code_at(secret: str, period: int) -> str:
-    """Return the code of a period of 30 seconds since 1970."""
+    """Return the code of a period; ``period`` counts the periods of 30 seconds since 1970."""
     digest = hmac.digest(base64.b32decode(secret), struct.pack(">Q", period), hashlib.sha1)
     offset = digest[-1] & 15
     number = int.from_bytes(digest[offset : offset + 4]) & 0x7FFF_FFFF
@@ -38,9 +38,10 @@ def code_at(secret: str, period: int) -> str:
 
 
 def matching_period(secret: str, code: str, now_s: int, after: int) -> int | None:
-    """Return the period whose code this is, None if it is no current code.
+    """Return the number of the period whose code this is, None if it is no current code.
 
-    ``after`` is the period of the last used code: used and older codes are not accepted.
+    ``after`` is the number of the period of the last used code: used and older codes are not
+    accepted.
     """
     current = now_s // PERIOD_S
     for period in range(current - _DRIFT, current + _DRIFT + 1):

@@ -98,7 +98,7 @@ async def _apply(
     repetitions = Counter[tuple[str, str]]()  # how often equal lines were recorded so far
     lines = bank_lines.read(file)
     while batch := list(islice(lines, _BATCH)):
-        # Apply payments before the returns of the same payouts: some banks list the newest first.
+        # A payout must be PAID before it comes back, but some banks list the newest line first.
         batch.sort(key=lambda line: line.kind == "returned")
         ids = [_payout_id(line.end_to_end) for line in batch]
         async with db.connection() as tx:
@@ -209,7 +209,7 @@ async def _apply_run_booking(
         )
         context = _LineContext(file_id, single, payout, again=booking.again, number=1)
         result = await db.run(partial(_apply_line, context=context, uploader=uploader, now=now))
-        # The result cannot be a WaitingLine, because only returns wait for a second person.
+        # The result cannot be a WaitingLine: only money that comes back waits for a second person.
         effects[cast("_Effect", result)] += 1
     effects["in_inbox"] = min(1, effects["in_inbox"])
     return effects
@@ -281,7 +281,7 @@ async def _return_money(
     tx: Tx, context: _LineContext, payout: Payout, decision: Literal["fail", "return"],
     uploader: _Uploader, now: int,
 ) -> _Effect | WaitingLine:  # fmt: skip
-    """Return a payout's money; above the limit, store a request. Raises as ``check_requester``."""
+    """Move a payout's money back, or request to do so. Raises what ``check_requester`` raises."""
     line = context.line
     request = approvals.ActionRequest(
         action="payout-failed" if decision == "fail" else "payout-returned",
@@ -389,8 +389,8 @@ async def _sums_of_payouts(tx: Tx, lines: list[BankLine], now: int) -> set[tuple
 def _may_concern_payouts(line: BankLine, sums: set[tuple[int, str]]) -> bool:
     """Whether a line that names no payout may be about one.
 
-    It may if it reports a return, has no readable amount, has an id that begins like one of ours,
-    or has the amount of a payout that is PENDING or was paid recently.
+    It may if it reports a returned transfer, has no readable amount, has an id that begins like one
+    of ours, or has the amount of a payout that is PENDING or was paid recently.
     """
     plain = _plain(line.end_to_end)
     return (

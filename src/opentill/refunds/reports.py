@@ -78,7 +78,7 @@ async def _apply_made_at_gateway(
 async def _apply_to_second_payment(
     tx: Tx, order: Order, attempt: PaymentAttempt, report: GatewayRefundEvent, now: int
 ) -> bool:
-    """Apply a refund that returns all of a second payment, whose money is in no balance.
+    """Apply a refund that sends all of a second payment back, whose money is in no balance.
 
     Returns False, and changes nothing, for any other refund.
     """
@@ -88,7 +88,7 @@ async def _apply_to_second_payment(
     if any((line.event, line.cause) == ("payment_given_back", cause) for line in lines):
         if not has_succeeded:
             await orders.apply_duplicate_return(tx, attempt, report.outcome, now)
-        return True  # a success that is reported again is ignored: the return may have failed since
+        return True  # ignore a repeated success: the money may have come back since
     existing_case = await cases.find_unmatched(tx, attempt, ref)
     if not has_succeeded or report.amount != Money(attempt.amount_minor, attempt.currency):
         return False

@@ -311,7 +311,7 @@ async def _complete(tx: Tx, order: Order, refund: Refund, now: int) -> None:
 
 
 async def _end_order(tx: Tx, order: Order, refund: Refund, now: int) -> None:
-    """Make an order REFUNDED if its refunds have returned all of it."""
+    """Make an order REFUNDED if its refunds are as high as its amount."""
     full = order.refunded_minor == order.amount_minor
     if full and orders.can(order, "refunded_in_full"):  # disputed orders keep their status
         await orders.transition(tx, Change(order, "refunded_in_full", refund.id), now)

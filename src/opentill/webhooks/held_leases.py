@@ -116,7 +116,7 @@ class HeldLeases:
         if not leases:
             return
         rooms = {lease.key: 2 * lease.concurrency for lease in leases}
-        in_flight = [lease.key[1] + event for lease in leases for event in lease.events]
+        in_flight = [lease.key[1] + event_id for lease in leases for event_id in lease.event_ids]
         hosts = [lease.host.name for lease in leases]
         async with self._db.connection() as tx:
             due_deliveries = await queries.DUE.all(
@@ -129,7 +129,7 @@ class HeldLeases:
                 continue
             if due.failing_since is None:
                 lease.clear_failure()
-            if due.event_id not in lease.events:
+            if due.event_id not in lease.event_ids:
                 lease.queue.append(due)
         counts = Counter(due.key for due in due_deliveries)
         for lease in leases:

@@ -61,8 +61,8 @@ class EndpointLease:
         return self.failing_since != self.failing_written
 
     @property
-    def events(self) -> set[str]:
-        """The events in flight, which must not be fetched again."""
+    def event_ids(self) -> set[str]:
+        """Ids of the events that this lease is processing, and that must not be fetched again."""
         return {due.event_id for due in self.queue} | set(self.sending) | self.unwritten
 
     def may_fetch(self, now_s: float) -> bool:

@@ -1,4 +1,4 @@
-"""The second payment of an order is returned to its customer once, despite retries."""
+"""The second payment of an order is sent back to its customer once, despite retries."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def provider() -> Provider:
 
 @pytest.fixture
 async def duplicates_of_two_orders(db: Db) -> tuple[PaymentAttempt, PaymentAttempt]:
-    """Return the second payments of two orders."""
+    """The second payments of two orders."""
     return await _create_duplicate(db), await _create_duplicate(db)
 
 

@@ -32,9 +32,9 @@ NEWEST_OF: Final = Query(
     join orders o on o.merchant_id = :merchant_id and o.id = hit.order_id
     """,
 )
-# A customer's payments and refunds by currency, over the newest `:limit` orders. These are the
-# indexed orders without those in `:apart`, whose index rows are outdated, and the pending orders
-# in `:id`.
+# A customer's payments and refunds by currency, over the newest `:limit` orders. Orders are read
+# from the index, except the orders in `:apart`, whose index rows are outdated; the pending orders
+# in `:id` are added to them.
 SUMS: Final = Query(
     CustomerSums,
     """

@@ -1,1 +1,1 @@
-"""Payment attempts: starting them, applying their outcomes, and returning second payments."""
+"""Payment attempts: starting them, applying their outcomes, and sending second payments back."""

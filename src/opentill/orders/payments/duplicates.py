@@ -1,7 +1,7 @@
-"""Duplicate payments: the money of a second payment of an order is returned to its customer.
+"""Duplicate payments: the money of a second payment of an order is sent back to its customer.
 
-The gateway is asked to return it. If the gateway refuses for good, does not report the outcome, or
-is no longer in use, an operator returns the money and records that here.
+The gateway is asked to do so by a refund request. If it refuses for good, does not report the
+outcome, or is no longer in use, an operator sends the money back and records that here.
 """
 
 from collections.abc import Container, Mapping
@@ -27,7 +27,7 @@ _log: Final = structlog.get_logger()
 
 
 def needs_manual_return(attempt: PaymentAttempt, reporting: Container[str]) -> bool:
-    """Whether an attempt is a duplicate payment that its gateway may never return.
+    """Whether an attempt is a duplicate payment that its gateway may never send back.
 
     ``reporting`` are the gateways that always report the outcome of a refund by themselves.
     """
@@ -45,7 +45,7 @@ async def record_duplicate_return(
     *,
     reporting: Container[str],
 ) -> None:
-    """Record as the operator that the money of a duplicate payment was returned.
+    """Record as the operator that the money of a duplicate payment was sent back.
 
     Raises NotFound for an attempt of another order, and Invalid for one that does not need a manual
     return; ``reporting`` is as in ``needs_manual_return``.
@@ -67,7 +67,7 @@ async def record_duplicate_return(
 async def return_duplicate(
     db: Db, gateways: Mapping[str, Gateway], attempt: PaymentAttempt, public_url: str, now: int
 ) -> None:
-    """Return a duplicate payment through its gateway. The refund gets the attempt's id."""
+    """Ask the gateway to send a duplicate payment back. The id of this refund is the attempt's."""
     gateway = gateways.get(attempt.gateway)
     if gateway is None:
         _log.error("gateway gone", attempt=attempt.id, gateway=attempt.gateway)
@@ -97,7 +97,7 @@ async def apply_duplicate_return(
     *,
     by_operator: bool = False,
 ) -> None:
-    """Apply the outcome of returning a duplicate payment. Idempotent.
+    """Apply the outcome of sending a duplicate payment back. Idempotent.
 
     If the gateway refuses for good, or reports later that a return has failed, for example because
     the customer's account is closed, it is not called again. The order's history shows this to the
@@ -110,8 +110,8 @@ async def apply_duplicate_return(
     is_returned = current.status == "GIVEN_BACK"
     if outcome.status == "SUCCEEDED" and not is_returned:
         if current.check_at is None and not by_operator:
-            # The return failed before. Either this report is older than the failure, or somebody
-            # has returned the money at the provider: an operator must decide.
+            # Sending the money back failed before. Either this report is older than the failure, or
+            # somebody has sent the money back at the provider: an operator must decide.
             _log.error(
                 "duplicate said to be given back", attempt=attempt.id, by=outcome.provider_ref
             )
@@ -122,7 +122,7 @@ async def apply_duplicate_return(
         await note(tx, order, "payment_given_back", cause, now)
     elif outcome.status == "REFUSED" and (is_returned or current.check_at is not None):
         if is_returned and await _has_event(tx, order, "payment_not_given_back", attempt.id):
-            return  # the failure is known, and the operator has returned the money since then
+            return  # the failure is known, and the operator has sent the money back since then
         _log.error(
             "duplicate not given back",
             attempt=attempt.id, was=current.status, reason=outcome.reason,

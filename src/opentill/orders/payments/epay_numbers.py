@@ -1,7 +1,7 @@
 """Orders that share a number of an Epay shop: the first one that is paid counts (decision 0143).
 
 A number has several orders if its session ended unpaid and the shop submitted the number again
-(decision 0125). The payment of a second order is returned like any second payment.
+(decision 0125). The payment of a second order is sent back like any second payment.
 """
 
 from collections.abc import Collection

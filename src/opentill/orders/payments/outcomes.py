@@ -119,7 +119,7 @@ async def write_attempt(
 async def _apply_payment(
     tx: Tx, order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt:
-    """Apply a payment: it pays the order, or is to be returned, or waits if its amount differs."""
+    """Apply a payment: it pays the order, is to be sent back, or waits if its amount differs."""
     if attempt.status in FINAL:
         if outcome.card and attempt.status == "SUCCEEDED" and attempt.card_last4 is None:
             # The report that confirmed the payment did not contain the card.

@@ -80,9 +80,9 @@ CLAIM_ATTEMPTS = Query(
     returning a.*
     """,
 )
-# Marks a duplicate payment before its gateway is asked to return it. A later request then informs
-# the gateway that an earlier one may have arrived. The mark is removed if the earlier request
-# surely did not arrive.
+# Marks a duplicate payment before its gateway is asked to send it back. A later request then
+# informs the gateway that an earlier one may have arrived. The mark is removed if the earlier
+# request surely did not arrive.
 MARK_RETURN_SENT = Command(
     """
     update payment_attempts set reason = 'giving_back'
@@ -96,8 +96,8 @@ UNMARK_RETURN_SENT = Command(
     where merchant_id = :merchant_id and id = :id and status = 'DUPLICATE'
     """,
 )
-# Duplicate payments of all merchants that are not returned, the oldest first: `updated_at` is when
-# the attempt became a duplicate.
+# Duplicate payments of all merchants that are not sent back yet, the oldest first: `updated_at` is
+# when the attempt became a duplicate.
 DUPLICATES = Query(
     PaymentAttempt,
     """
@@ -118,7 +118,8 @@ STOP_RETURN = Command(
     where merchant_id = :merchant_id and id = :id
     """,
 )
-# Like STOP_RETURN, for a gateway that first reported success of the return and then its failure.
+# Like STOP_RETURN, for a gateway that first reported that it had sent the money back, and then that
+# this failed.
 REOPEN_RETURN = Command(
     """
     update payment_attempts

@@ -282,7 +282,7 @@ async def close_page(
     """Close the gateway's page if the attempt's order is paid or closed, else query the attempt.
 
     Closing the page prevents late payments. A late payment that still arrives pays the closed
-    order, or is returned.
+    order, or is sent back.
     """
     gateway = gateways.get(attempt.gateway)
     if (
