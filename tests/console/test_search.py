@@ -9,6 +9,7 @@ from dashboard.pages import text_of
 from opentill.merchants import queries as merchant_queries
 from opentill.orders.search import across_merchants
 from opentill.orders.search import jobs as indexing
+from opentill.people import STAFF_ROLES, StaffRole
 from opentill.products import queries as product_queries
 from support import world
 from support.api_server import Shop
@@ -83,6 +84,27 @@ def test_an_id_leads_straight_to_its_page_at_any_merchant(shop: Shop) -> None:
     assert not search(agent, "order_00000000000000000000000000")
     support = create_person(shop.api_server, None, staff_role="support")
     assert not search(support, "per_00000000000000000000000000")
+
+
+@pytest.mark.parametrize("role", STAFF_ROLES)
+def test_an_id_leads_to_a_page_that_the_role_may_open_or_to_nothing(
+    shop: Shop, role: StaffRole
+) -> None:
+    staff = create_person(shop.api_server, None, staff_role=role)
+    product, order = shop.create_product()["id"], shop.create_paid_order()
+    refund = shop.refund(order["id"], amount="1.00")
+    link = shop.data("POST", "/v1/payment-links", json={"productId": product})
+    dispute, payout = shop.open_dispute(order["id"]), shop.create_payout()
+    for id_ in (
+        shop.id, product, order["id"], order["checkoutSessionId"], refund["id"], link["id"],
+        dispute.id, payout.id, shop.create_endpoint()["id"], staff.person_id,
+    ):  # fmt: skip
+        response = staff.get(PATH, params={"q": id_})
+        if response.status_code == 303:
+            assert staff.get(response.headers["location"]).status_code == 200, id_
+        else:
+            assert response.status_code == 200
+            assert "Nothing matches" in text_of(response.text), id_
 
 
 @pytest.mark.parametrize("text", ["%", "_", "\\", "' or 1=1 --", "\0", "()&|!:*", "x" * 200, "!!"])

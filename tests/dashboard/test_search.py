@@ -7,6 +7,7 @@ import pytest
 
 from dashboard.pages import text_of
 from opentill.orders.search import jobs as indexing
+from opentill.people import MERCHANT_ROLES, MerchantRole
 from support.api_server import Shop
 from support.people import Visitor, create_person
 
@@ -139,6 +140,28 @@ def test_a_search_shows_only_what_the_role_may_see(shop: Shop) -> None:
         assert not search(stranger, other_shop, text)
         path = f"/dashboard/{shop.id}/search"
         assert stranger.get(path, params={"q": text}).status_code == 404
+
+
+@pytest.mark.parametrize("role", MERCHANT_ROLES)
+def test_an_id_leads_to_a_page_that_the_role_may_open_or_to_nothing(
+    shop: Shop, role: MerchantRole
+) -> None:
+    member = create_person(shop.api_server, shop.id, role)
+    product, order = shop.create_product()["id"], shop.create_paid_order()
+    refund = shop.refund(order["id"], amount="1.00")
+    link = shop.data("POST", "/v1/payment-links", json={"productId": product})
+    dispute, payout = shop.open_dispute(order["id"]), shop.create_payout()
+    event = shop.data("GET", "/v1/events")["items"][0]
+    for id_ in (
+        product, order["id"], order["checkoutSessionId"], refund["id"], link["id"], dispute.id,
+        payout.id, shop.create_endpoint()["id"], event["id"],
+    ):  # fmt: skip
+        response = member.get(f"/dashboard/{shop.id}/search", params={"q": id_})
+        if response.status_code == 303:
+            assert member.get(response.headers["location"]).status_code == 200, id_
+        else:
+            assert response.status_code == 200
+            assert HELP in response.text, id_
 
 
 HOSTILE: Final = [
