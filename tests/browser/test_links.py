@@ -27,15 +27,15 @@ async def test_a_link_is_created_and_used_without_scripts_on_pages_that_fit_ever
     link = await page.get_by_role("textbox", name="Payment link").input_value()
     await page.goto(link)
     await page.get_by_label("Amount in USD").fill("4")
-    await page.get_by_role("button", name="Go on to payment").click()
+    await page.get_by_role("button", name="Continue to payment").click()
     assert await page.get_by_label("Amount in USD").input_value() == "4"
     await page.get_by_label("Amount in USD").fill("12.50")
-    await page.get_by_role("button", name="Go on to payment").click()
+    await page.get_by_role("button", name="Continue to payment").click()
     assert "/checkout/cs_" in page.url
     assert await page.get_by_text("$12.50").first.is_visible()
     await page.go_back()
     await page.goto(link)
-    assert await page.get_by_role("link", name="Go on with it").is_visible()
+    assert await page.get_by_role("link", name="Continue payment").is_visible()
     await context.close()
 
     with_scripts = await owner.context(browser, scripts=True)

@@ -74,8 +74,8 @@ async def _enter_card(page: Page, number: str) -> None:
 CARDS = [
     # Each row: card, text of the page after the payment, status of the order.
     ("4242 4242 4242 4242", "Payment received", "PAID"),
-    ("4000 0000 0000 9987", "The payment was refused", "FAILED"),
-    ("4000 0000 0000 0119", "Waiting for the bank", "PENDING"),
+    ("4000 0000 0000 9987", "Payment declined", "FAILED"),
+    ("4000 0000 0000 0119", "Payment processing", "PENDING"),
 ]
 
 
@@ -125,7 +125,7 @@ async def test_after_a_decline_the_customer_pays_with_another_card(
 
 
 @pytest.mark.parametrize(
-    ("button", "text"), [("Complete", "Payment received"), ("Fail", "not confirmed")]
+    ("button", "text"), [("Complete", "Payment received"), ("Fail", "not authenticated")]
 )
 async def test_the_3d_secure_page_decides_the_payment(
     page: Page, page_server: Starlette, open_session: OpenSession, button: str, text: str
@@ -206,8 +206,8 @@ async def test_a_customer_who_returns_without_paying_can_continue(
     await _send_form(page, _session_url(page_server, session))
     await page.wait_for_selector("[autocomplete=cc-number]")
     await page.goto(_session_url(page_server, session))
-    await expect(page.locator("main")).to_contain_text("You have started a payment")
-    await page.click("text=Go on with the payment")
+    await expect(page.locator("main")).to_contain_text("You have an unfinished payment")
+    await page.click("text=Continue payment")
     await _enter_card(page, "4242 4242 4242 4242")
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)
 
@@ -258,7 +258,7 @@ async def test_a_refused_form_keeps_its_input(
     await page.fill("[autocomplete=email]", "maria@nowhere")
     await page.fill("[autocomplete=name]", '"><script>alert(1)</script>')
     await page.click("button[type=submit]")
-    await expect(page.locator("[role=alert]")).to_contain_text("Enter an e-mail address")
+    await expect(page.locator("[role=alert]")).to_contain_text("Enter an email address")
     assert await page.input_value("[autocomplete=email]") == "maria@nowhere"
     assert await page.input_value("[autocomplete=name]") == '"><script>alert(1)</script>'
     assert (await page.title()).startswith("Error:")

@@ -234,7 +234,7 @@ def test_receipts_show_the_saved_seller_and_the_tax(shop: Shop) -> None:
     for part in ("Quay Press GmbH", "28195 Bremen", "Tax number: DE123456789"):
         assert f"<bdi>{part}</bdi>" in text
     assert "Tax included (8.875%)</dt><dd><bdi>$0.81</bdi>" in text
-    assert "Amount without tax</dt><dd><bdi>$9.18</bdi>" in text
+    assert "Amount excluding tax</dt><dd><bdi>$9.18</bdi>" in text
     stale = ada.post(path_of(shop, "/seller"), form | {"tax_number": "X"})
     assert stale.status_code == 409
 

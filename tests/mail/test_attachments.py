@@ -97,7 +97,7 @@ async def test_a_refund_is_mailed_with_the_receipt_as_it_is_then(db: Db) -> None
     mail, message = await _render_mail(db)
     assert mail.topic == "refund"
     (attachment,) = message.iter_attachments()
-    assert b"Paid after refunds" in b"".join(streams_of(cast("bytes", attachment.get_content())))
+    assert b"Total after refunds" in b"".join(streams_of(cast("bytes", attachment.get_content())))
 
 
 async def test_the_receipt_masks_the_address_of_somebody_else(db: Db) -> None:
@@ -122,7 +122,7 @@ async def test_a_mail_is_sent_without_files_that_cannot_be_made(
     html = _content(message, "html")
     assert "<img" not in html
     assert "attached" not in html
-    assert "See the receipt" in html
+    assert "View receipt" in html
 
 
 async def test_a_receipt_whose_letters_no_font_has_is_mailed_without_pdf(db: Db) -> None:

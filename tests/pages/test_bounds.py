@@ -18,7 +18,7 @@ from support.world import report_payment, submit_attempt
 
 FORM = {"email": "maria@example.com", "name": "", "method": "CREDIT_CARD"}
 TEXTS = {
-    "en": ("Too many requests", "tried too often"),
+    "en": ("Too many requests", "Too many payment attempts"),
     "zh-Hans": ("请求过于频繁", "尝试次数过多"),
     "zh-Hant": ("請求過於頻繁", "嘗試次數過多"),
 }

@@ -125,7 +125,7 @@ async def test_a_customer_is_asked_to_wait_while_the_database_is_unavailable(
         response = await client.get(address, headers={"accept-language": "zh-CN"})
     assert response.status_code == 503
     assert "retry-after" in response.headers
-    assert "我们马上回来" in response.text
+    assert "服务即将恢复" in response.text
 
 
 async def test_the_form_lists_the_methods_of_the_gateways(

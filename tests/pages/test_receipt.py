@@ -128,7 +128,7 @@ def test_a_receipt_whose_characters_no_font_has_is_shown_without_a_pdf(
     finally:
         app.settings = before
     assert response.status_code == 200
-    assert "There is no PDF of this receipt" in response.text
+    assert "This receipt is not available as a PDF" in response.text
 
 
 # This PDF worker hangs if the sheet is the path of a file, after it has appended a line to the
@@ -257,4 +257,4 @@ def test_a_receipt_over_the_limit_gets_503_and_a_time_to_retry(
     monkeypatch.setattr(pdf, "_PAGE_WORKERS", PdfWorkers([sys.executable], Limits(most=0)))
     response = api_server.http.get(_path(_create_paid_order(shop)) + ".pdf")
     assert (response.status_code, response.headers["retry-after"]) == (503, "2")
-    assert "back in a moment" in response.text
+    assert "be right back" in response.text

@@ -159,9 +159,9 @@ def test_the_form_has_fields_for_e_mail_name_and_method_only() -> None:
     assert tuple(attrs["value"] for attrs in radios) == model.METHODS
     assert ["checked" in attrs for attrs in radios] == [True] + [False] * 5
     assert "Pay $9.99" in reader.text
-    assert "another 23 hours" in reader.text
+    assert "Time left to pay: 23 hours" in reader.text
     assert reader.all("time") == [{"datetime": "2026-11-22T03:00:00Z"}]
-    assert "Cancel and go back to Harbour Books" in reader.text
+    assert "Cancel and return to Harbour Books" in reader.text
 
 
 def test_a_session_without_a_cancel_url_has_no_cancel_link() -> None:

@@ -345,7 +345,7 @@ def test_a_visitor_with_too_many_unpaid_sessions_gets_a_page_with_instructions(
         path = urlsplit(created["url"]).path
         response = Visitor(shop.api_server).post(path, {"lang": "en"})
     assert response.status_code == 429
-    assert "You have payments open already" in response.text
+    assert "You have unfinished payments" in response.text
     assert read_link(shop, created)["openSessions"] == 1
 
 
@@ -362,7 +362,7 @@ def test_an_expired_session_returns_its_use_and_a_paid_one_keeps_it(
     assert session["expiresAt"] - session["createdAt"] == HALF_AN_HOUR
     refusal = Visitor(api_server).get(path)
     assert refusal.status_code == 410
-    assert "This link has been used" in refusal.text
+    assert "This link has already been used" in refusal.text
     clock(now + HALF_AN_HOUR)
     api_server.run(checkout_jobs.expire_due(api_server.app.db, now + HALF_AN_HOUR))
     second_session = open_by_form(Visitor(api_server), created)
@@ -425,9 +425,9 @@ def test_the_page_of_an_unusable_link_states_the_reason(
     shop.call("DELETE", f"/v1/products/{product}")
     clock(now + 1000)
     for unusable_link, sentence in (
-        (inactive, "This link cannot be used"),
+        (inactive, "This link is not available"),
         (expired, "This link has expired"),
-        (without_product, "This link cannot be used"),
+        (without_product, "This link is not available"),
     ):
         path = urlsplit(unusable_link["url"]).path
         for response in (visitor.get(path), visitor.post(path, {"lang": "en"})):
@@ -494,7 +494,7 @@ def test_a_link_cannot_be_used_until_its_merchant_has_accepted_the_agreement(
     monkeypatch.setattr(app, "settings", strict)
     response = Visitor(shop.api_server).post(urlsplit(created["url"]).path, {"lang": "en"})
     assert response.status_code == 403
-    assert "This link cannot be used" in response.text
+    assert "This link is not available" in response.text
     assert read_link(shop, created)["openSessions"] == 0
 
 
@@ -508,7 +508,7 @@ def test_a_link_cannot_be_used_while_its_merchant_may_not_take_payments(shop: Sh
     )
     for status, response in ((410, visitor.get(path)), (403, visitor.post(path, {"lang": "en"}))):
         assert response.status_code == status
-        assert "This link cannot be used" in response.text
+        assert "This link is not available" in response.text
     assert read_link(shop, created)["openSessions"] == 1
 
 

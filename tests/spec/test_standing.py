@@ -76,9 +76,9 @@ def test_epay_reports_a_suspended_merchant_in_its_own_format(shop: Shop) -> None
 @pytest.mark.parametrize(
     ("accept", "message"),
     [
-        ("en", "This shop cannot take payments right now"),
-        ("zh-CN", "商家暂时无法收款"),
-        ("zh-TW", "商家暫時無法收款"),
+        ("en", "This shop cannot accept payments right now"),
+        ("zh-CN", "此店铺暂时无法收款"),
+        ("zh-TW", "此商店暫時無法收款"),
     ],
 )
 def test_open_sessions_of_a_suspended_merchant_show_a_message_and_refuse_forms(

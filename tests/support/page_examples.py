@@ -176,8 +176,8 @@ def render_pages(
             payment,
             visit,
             errors={
-                "email": "Enter an e-mail address such as name@example.com",
-                "method": "Choose one of the payment methods",
+                "email": "Enter an email address such as name@example.com",
+                "method": "Select a payment method",
             },
         ),
         "declined": open_page(with_attempt(status="DECLINED", reason="insufficient_funds"), visit),

@@ -8,7 +8,7 @@ from opentill.web.translations import NC_
 
 
 def _reference(reference: str, context: MessageContext) -> list[Fact]:
-    return [(context.gettext("Order number of the shop"), reference)] if reference else []
+    return [(context.gettext("Order number"), reference)] if reference else []
 
 
 def _tax(content: ReceiptContent, context: MessageContext) -> list[Fact]:
@@ -57,12 +57,12 @@ def receipt(content: ReceiptContent, context: MessageContext) -> Message:
             (_("Item"), content.item),
             (_("Amount"), context.amount(content.amount)),
             *_tax(content, context),
-            (_("Paid with"), ", ".join(filter(None, (method, content.card)))),
-            (_("Paid"), context.when(content.paid_at)),
-            (_("Order"), content.order_id),
+            (_("Payment method"), ", ".join(filter(None, (method, content.card)))),
+            (_("Date paid"), context.when(content.paid_at)),
+            (_("Order ID"), content.order_id),
             *_reference(content.reference, context),
         ],
-        action=(_("See the receipt"), context.url(f"/receipt/{content.session_id}")),
+        action=(_("View receipt"), context.url(f"/receipt/{content.session_id}")),
     )
 
 
@@ -70,20 +70,20 @@ def refund(content: RefundContent, context: MessageContext) -> Message:
     """Build the mail that reports a refund."""
     _, amount = context.gettext, context.amount(content.amount)
     return Message(
-        subject=_("{shop} has refunded {amount}", shop=context.shop, amount=amount),
+        subject=_("Your refund of {amount} from {shop}", shop=context.shop, amount=amount),
         paragraphs=[
             _("{shop} has refunded {amount} to you.", shop=context.shop, amount=amount),
-            _("It can take some days until your bank shows it."),
+            _("It may take a few days for the refund to appear in your account."),
         ],
         facts=[
             (_("Item"), content.item),
-            (_("Given back"), amount),
-            (_("Given back in all"), context.amount(content.refunded)),
-            (_(NC_("refund", "When")), context.when(content.at)),
-            (_("Order"), content.order_id),
+            (_("Refunded"), amount),
+            (_("Total refunded"), context.amount(content.refunded)),
+            (_(NC_("refund", "Date")), context.when(content.at)),
+            (_("Order ID"), content.order_id),
             *_reference(content.reference, context),
         ],
-        action=(_("See the receipt"), context.url(f"/receipt/{content.session_id}")),
+        action=(_("View receipt"), context.url(f"/receipt/{content.session_id}")),
     )
 
 
@@ -91,26 +91,26 @@ def refund_failed(content: RefundContent, context: MessageContext) -> Message:
     """Build the mail that reports the reversal of a refund."""
     _, amount = context.gettext, context.amount(content.amount)
     return Message(
-        subject=_("{shop}: your refund of {amount} failed", shop=context.shop, amount=amount),
+        subject=_("Your refund of {amount} from {shop} failed", shop=context.shop, amount=amount),
         paragraphs=[
             _(
-                "{shop} refunded {amount} to you, but your bank or payment provider sent the "
-                "money back. The refund to your card or account could not be completed.",
+                "{shop} refunded {amount} to you, but your bank or payment provider returned the "
+                "money. The refund to your card or account could not be completed.",
                 shop=context.shop,
                 amount=amount,
             ),
             _(
-                "{shop} has been informed and can refund you again. If it does not contact you, "
-                "please contact the shop.",
+                "{shop} has been notified and can send the refund again. If you do not hear from "
+                "them, please contact them.",
                 shop=context.shop,
             ),
         ],
         facts=[
             (_("Item"), content.item),
             (_("Amount"), amount),
-            (_("When"), context.when(content.at)),
-            (_("Order"), content.order_id),
+            (_("Date"), context.when(content.at)),
+            (_("Order ID"), content.order_id),
             *_reference(content.reference, context),
         ],
-        action=(_("See the receipt"), context.url(f"/receipt/{content.session_id}")),
+        action=(_("View receipt"), context.url(f"/receipt/{content.session_id}")),
     )

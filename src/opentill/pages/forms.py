@@ -28,9 +28,9 @@ def errors(entries: Entries, payment: Payment) -> dict[str, str]:
         try:
             inputs.check_email("email", entries.email)
         except Invalid:
-            texts["email"] = N_("Enter an e-mail address such as name@example.com")
+            texts["email"] = N_("Enter an email address such as name@example.com")
     if len(entries.name) > _MAX_NAME or _UNPRINTABLE.search(entries.name):
         texts["name"] = N_("Enter a name of at most 200 characters, or leave it empty")
     if entries.method not in payment.methods:
-        texts["method"] = N_("Choose one of the payment methods")
+        texts["method"] = N_("Select a payment method")
     return texts

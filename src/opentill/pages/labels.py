@@ -6,78 +6,80 @@ from opentill.receipts import model
 from opentill.web.translations import N_
 
 DECLINE_REASON: Final = {
-    "declined": N_("Your bank declined the payment. Try another card or method, or ask your bank."),
-    "insufficient_funds": N_("There is not enough money on the account or card."),
-    "expired_card": N_("The card has expired."),
-    "incorrect_cvc": N_("The security code of the card was wrong."),
-    "processing_error": N_("The bank could not process the payment just now."),
-    "authentication_failed": N_("The payment was not confirmed with the bank."),
+    "declined": N_(
+        "Your bank declined the payment. Try another card or payment method, or contact your bank."
+    ),
+    "insufficient_funds": N_("Your card or account has insufficient funds."),
+    "expired_card": N_("Your card has expired."),
+    "incorrect_cvc": N_("Your card’s security code is incorrect."),
+    "processing_error": N_("Your bank could not process the payment right now."),
+    "authentication_failed": N_("The payment was not authenticated with your bank."),
     "canceled": N_("The payment was cancelled."),
-    "invalid_card": N_("The card number was not accepted."),
-    "limit_exceeded": N_("The payment is over the limit of the card or account."),
-    "unavailable": N_("The bank could not be reached."),
+    "invalid_card": N_("Your card number is invalid."),
+    "limit_exceeded": N_("The payment exceeds the limit of your card or account."),
+    "unavailable": N_("Your bank could not be reached."),
 }
 LINK_TEXT: Final = {
-    "INACTIVE": N_("Nothing has been charged. Please ask {merchant}."),
-    "EXPIRED": N_("Nothing has been charged. Please ask {merchant} for a new one."),
+    "INACTIVE": N_("You have not been charged. Please contact {merchant}."),
+    "EXPIRED": N_("You have not been charged. Please ask {merchant} for a new link."),
     "HELD": N_(
-        "Pay one of those that you have started with this link, or "
-        "wait half an hour until they end. Nothing has been charged."
+        "Complete one of the payments that you started with this link, or wait half an hour until"
+        " they expire. You have not been charged."
     ),
     "USED_UP": N_(
-        "Its payments are made or under way. If one of them is not "
-        "finished, it can be used again within half an hour."
+        "All payments for this link have been made or are in progress. If one of them is not "
+        "completed, you can use the link again after half an hour at the latest."
     ),
 }
 LINK_TITLE: Final = {
-    "INACTIVE": N_("This link cannot be used"),
+    "INACTIVE": N_("This link is not available"),
     "EXPIRED": N_("This link has expired"),
-    "HELD": N_("You have payments open already"),
-    "USED_UP": N_("This link has been used"),
+    "HELD": N_("You have unfinished payments"),
+    "USED_UP": N_("This link has already been used"),
 }
 PAYMENT_METHOD: Final = model.PAYMENT_METHOD
 STATE_TEXT: Final = {
     "waiting": N_(
-        "The bank has not confirmed your payment of {amount} yet. This page checks by itself."
+        "Your payment of {amount} has not been confirmed yet. This page updates automatically."
     ),
     "paid": N_("Thank you. {merchant} has been notified of your payment."),
     "refunded": N_(
-        "Your payment of {amount} has been refunded. It can take "
-        "some days until your bank shows it."
+        "Your payment of {amount} has been refunded. It may take a few days for the refund to "
+        "appear in your account."
     ),
-    "stopped": N_("Nothing has been charged. Please ask {merchant}, or try again later."),
-    "expired": N_("Nothing has been charged. To pay, start again at {merchant}."),
-    "closed": N_("It can no longer be paid. To pay, start again at {merchant}."),
+    "stopped": N_("You have not been charged. Please contact {merchant}, or try again later."),
+    "expired": N_("You have not been charged. To pay, please start again at {merchant}."),
+    "closed": N_(
+        "This payment can no longer be completed. To pay, please start again at {merchant}."
+    ),
     "failed": N_(
-        "Nothing has been charged. This order cannot be paid any more. "
-        "Please start again at {merchant}."
+        "You have not been charged. This order can no longer be paid. Please start again at "
+        "{merchant}."
     ),
-    "revoked": N_("Nothing has been charged: the amount that was set aside is free again."),
+    "revoked": N_("You have not been charged. The reserved amount has been released."),
 }
 STATE_TITLE: Final = {
-    "waiting": N_("Waiting for the bank"),
+    "waiting": N_("Payment processing"),
     "paid": N_("Payment received"),
     "refunded": N_("Payment refunded"),
-    "stopped": N_("This shop cannot take payments right now"),
+    "stopped": N_("This shop cannot accept payments right now"),
     "expired": N_("This payment page has expired"),
     "closed": N_("This payment is closed"),
-    "failed": N_("The payment was refused"),
-    "revoked": N_("The payment was taken back"),
+    "failed": N_("Payment declined"),
+    "revoked": N_("Payment cancelled"),
 }
 TROUBLE_TEXT: Final = {
-    "missing": N_(
-        "Please check that the address is complete, or go back to the shop you came from."
-    ),
-    "refused": N_("Please open the payment page again and start from there."),
+    "missing": N_("Please check the address, or go back to the shop."),
+    "refused": N_("Please open the payment page again and start over."),
     "busy": N_("Please wait a moment, then try again."),
     "unavailable": N_(
-        "The payment page cannot be shown just now. If you have just "
-        "paid, your payment is safe. Please try again soon."
+        "The payment page is not available right now. If you have just paid, your payment is "
+        "safe. Please try again soon."
     ),
 }
 TROUBLE_TITLE: Final = {
     "missing": N_("We cannot find this page"),
     "refused": N_("This request cannot be processed"),
     "busy": N_("Too many requests"),
-    "unavailable": N_("We will be back in a moment"),
+    "unavailable": N_("We will be right back"),
 }

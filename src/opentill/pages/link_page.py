@@ -143,7 +143,7 @@ def _errors(problem: Invalid, entries: model.LinkEntries, offer: LinkOffer) -> d
     if problem.field == "quantity":
         is_in_range = 1 <= _quantity(entries) <= offer.link.max_quantity
         return {
-            "quantity": N_("Enter a smaller number: the total is too large")
+            "quantity": N_("Enter a smaller quantity: the total is too large")
             if is_in_range
             else N_("Enter a whole number from 1 to {most}")
         }

@@ -35,9 +35,7 @@ _log: Final = structlog.get_logger()
 _GATEWAY_TIMEOUT_S: Final = 3.0
 # Field of an error → field of the form, and the text that the page shows beside it.
 _REFUSED: Final = {
-    "attempts": {
-        "method": N_("This payment has been tried too often. Please start again at the shop.")
-    }
+    "attempts": {"method": N_("Too many payment attempts. Please start again at the shop.")}
 }
 _COUNT: Final = re.compile(r"\d{1,4}", re.ASCII)
 
@@ -226,7 +224,7 @@ async def submit(request: PageRequest, session_id: str) -> Response:
             _log.info("payment form refused", field=problem.field)
             errors = _REFUSED.get(
                 problem.field or "",
-                {"email": N_("The payment could not be started. Please try once more.")},
+                {"email": N_("The payment could not be started. Please try again.")},
             )
     if errors:
         html = render.open_page(payment, visit, entries, errors)

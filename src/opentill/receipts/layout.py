@@ -56,7 +56,7 @@ def sheet_of(receipt: Receipt, reader: Reader) -> Sheet:
         facts=_facts(receipt, reader, zones),
         parties=_parties(receipt, reader),
         headline=_("{amount} paid on {day}", amount=amount(receipt.amount), day=day),
-        columns=(_("Item"), _("Quantity"), _("Price"), _("Amount")),
+        columns=(_("Item"), _("Quantity"), _("Unit price"), _("Amount")),
         item=(
             receipt.item,
             localizer.number(receipt.quantity),
@@ -95,7 +95,7 @@ def sum_lines(receipt: Receipt, localizer: Localizer, zone: ZoneInfo) -> list[Su
     if receipt.tax is not None:
         without_tax = Money(receipt.amount.minor - receipt.tax.minor, receipt.amount.currency)
         sums += [
-            Sum(_("Amount without tax"), without_tax),
+            Sum(_("Amount excluding tax"), without_tax),
             Sum(_("Tax included ({rate})", rate=rate), receipt.tax),
         ]
     sums.append(Sum(_("Total paid"), receipt.amount, is_total=True))
@@ -103,10 +103,10 @@ def sum_lines(receipt: Receipt, localizer: Localizer, zone: ZoneInfo) -> list[Su
         time = localizer.moment_in(refund.at, zone)
         sums.append(Sum(_("Refunded on {time}", time=time), _negative(refund.amount)))
         if refund.tax is not None:
-            label = _("Tax in this refund ({rate})", rate=rate)
+            label = _("Tax refunded ({rate})", rate=rate)
             sums.append(Sum(label, _negative(refund.tax)))
     if receipt.refunds:
-        sums.append(Sum(_("Paid after refunds"), receipt.net, is_total=True))
+        sums.append(Sum(_("Total after refunds"), receipt.net, is_total=True))
         if receipt.net_tax is not None:
             sums.append(Sum(_("Tax included ({rate})", rate=rate), receipt.net_tax))
     return sums
@@ -126,14 +126,15 @@ def _facts(receipt: Receipt, reader: Reader, zones: Sequence[ZoneInfo]) -> list[
     card = receipt.card.replace(_BULLET, _STAR)
     facts = [
         (_("Receipt number"), receipt.number),
-        (_("Order"), receipt.order_id),
+        (_("Order ID"), receipt.order_id),
     ]
     if receipt.reference:
-        facts.append((_("Order number of the shop"), receipt.reference))
+        facts.append((_("Order number"), receipt.reference))
     facts += [
-        (_("Paid"), f"{localizer.moment_in(receipt.paid_at, zone)} ({zone.key})") for zone in zones
+        (_("Date paid"), f"{localizer.moment_in(receipt.paid_at, zone)} ({zone.key})")
+        for zone in zones
     ]
-    facts.append((_("Paid with"), ", ".join(filter(None, (method, card)))))
+    facts.append((_("Payment method"), ", ".join(filter(None, (method, card)))))
     return facts
 
 
