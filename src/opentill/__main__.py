@@ -15,11 +15,7 @@ def main() -> None:
             from opentill import healthcheck
 
             sys.exit(healthcheck.main())
-        if as_json:
-            sys.exit(_run_with_json_errors())
-        from opentill.cli import build
-
-        build()(prog_name="opentill")
+        sys.exit(_run(as_json=as_json))
     except (Problem, ConfigurationError) as error:
         from opentill.cli import errors
 
@@ -29,18 +25,22 @@ def main() -> None:
         sys.exit(130)
 
 
-def _run_with_json_errors() -> int:
-    """Run a command that has ``--json``, print its errors as JSON, and return the exit code."""
+def _run(*, as_json: bool) -> int:
+    """Run a command, report errors of its command line, and return the exit code."""
     import typer
 
-    from opentill.cli import build, errors
+    from opentill.cli import build
 
     try:
         code: object = build()(prog_name="opentill", standalone_mode=False)
     except typer.TyperException as error:
-        errors.report(error, as_json=True)
+        from opentill.cli import errors
+
+        errors.report(error, as_json=as_json)
         return error.exit_code
     except typer.Abort:
+        if not as_json:
+            typer.echo("Aborted.", err=True)
         return 1
     return code if isinstance(code, int) else 0
 

@@ -52,7 +52,7 @@ REFUSED = (
     # options                                            text in the error
     (("--fee-rate", "0.03"), "reason must say why"),
     (("--reason", "why"), "at least one term"),
-    (("--reason", "why", "--fee-rate", "1"), "platform_fee_rate must be from 0"),
+    (("--reason", "why", "--fee-rate", "1"), "--fee-rate must be from 0"),
     (("--reason", "why", "--fee-rate", "x"), "fee-rate must be a decimal number"),
     (
         ("--reason", "why", "--time-zone", "Mars/Base"),

@@ -72,12 +72,7 @@ def query_of(filters: dict[str, Any], **more: Any) -> "OrdersQuery":
     try:
         return msgspec.convert({k: v for k, v in values.items() if v is not None}, OrdersQuery)
     except msgspec.ValidationError as error:
-        refused = strictjson.explain(error, OrdersQuery)
-        option = {"customerEmail": "email", "productId": "product"}.get(refused.field or "")
-        if option is None:
-            raise refused from None
-        reason = (refused.reason or "").replace(refused.field or "", option, 1)
-        raise Invalid(option, reason) from None
+        raise strictjson.explain(error, OrdersQuery) from None
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:
