@@ -100,8 +100,8 @@ def refund_failed(content: RefundContent, context: MessageContext) -> Message:
                 amount=amount,
             ),
             _(
-                "{shop} has been notified and can send the refund again. If you do not hear from "
-                "them, please contact them.",
+                "{shop} has been notified and can send the refund again. If you do not receive "
+                "it, please contact them.",
                 shop=context.shop,
             ),
         ],
