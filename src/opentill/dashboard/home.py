@@ -20,12 +20,15 @@ from opentill.core.money import Money
 from opentill.dashboard import home_figures
 from opentill.db.database import Tx
 from opentill.orders import Order
-from opentill.portal import render
+from opentill.portal import lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page, Todo
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_NEWEST: Final = 10
+_NEWEST: Final = 8
+_SENT: Final = 3  # payouts on their way that the page shows
+_SPANS: Final = tuple(map(str, figures.SPANS))
+_DEFAULT_SPAN: Final = "7"
 _DAY_MS: Final = 86_400_000
 _RECENT_MS: Final = 14 * _DAY_MS  # a failed payout needs attention for this time
 
@@ -45,6 +48,7 @@ async def show(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, access.merchant_id)
         newest = await orders.list_newest(tx, merchant.id, _NEWEST)
+        sent = await _sent_payouts(tx, request)
         todo = await _todo(tx, request)
     zone = ZoneInfo(merchant.time_zone)
     await figures.catch_up(request.app.db, merchant.id)
@@ -53,8 +57,14 @@ async def show(request: PageRequest) -> Response:
     if not any(row.ever.payments for row in rows.currencies):
         async with request.app.db.connection() as tx:
             start = await _tasks_before_first_payment(tx, request, newest)
-    may_see_balance = access.may("balance.read")
-    texts = home_figures.FigureTexts(request.localizer, zone, rows, with_balance=may_see_balance)
+    texts = home_figures.FigureTexts(
+        request.localizer,
+        zone,
+        rows,
+        with_balance=access.may("balance.read"),
+        days=int(lists.choice(request, "days", _SPANS) or _DEFAULT_SPAN),
+        chart=lists.choice(request, "chart", home_figures.CHARTS) or "volume",
+    )
     return render.page(
         request,
         "home.html",
@@ -65,8 +75,18 @@ async def show(request: PageRequest) -> Response:
         todo=todo,
         start=start,
         figures=texts,
+        spans=_SPANS,
+        sent_payouts=sent,
         payments=[(order, Money(order.amount_minor, order.currency)) for order in newest],
     )
+
+
+async def _sent_payouts(tx: Tx, request: PageRequest) -> list[tuple[payouts.Payout, Money]]:
+    """Return the newest payouts on their way, as far as this person may see them."""
+    if not request.access.may("payouts.read"):
+        return []
+    newest = await payouts.search(tx, request.access.merchant_id, "PENDING", _SENT)
+    return [(payout, Money(payout.amount_minor, payout.currency)) for payout in newest]
 
 
 async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import tzinfo
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from markupsafe import Markup
@@ -10,12 +10,17 @@ from markupsafe import Markup
 from opentill.core.money import Money
 from opentill.dashboard import awaited
 from opentill.dashboard.labels import BALANCE, PERIOD
-from opentill.figures import Attempts, CurrencyFigures, Figures, Period
-from opentill.web import charts
+from opentill.figures import SPANS, Attempts, CurrencyFigures, Figures, Period
+from opentill.web import charts, sparklines
 from opentill.web.charts import Cell, Chart, Row, Series
 from opentill.web.language import Localizer
+from opentill.web.sparklines import Sparkline
 from opentill.web.translations import N_
 
+ChartName = Literal["volume", "available", "attempts"]
+CHARTS: Final[tuple[ChartName, ...]] = ("volume", "available", "attempts")
+_LEAST_DAYS: Final = 7  # a sparkline of fewer days would not show a course
+_NEXT: Final = 3  # days on which money becomes available
 _LARGEST_GROWTH: Final = 10  # growth above this factor is not shown as a percentage
 
 
@@ -39,22 +44,57 @@ class PeriodCard(msgspec.Struct, frozen=True):
     measures: tuple[Measure, ...]
 
 
+class Headline(msgspec.Struct, frozen=True):
+    """A figure at the top of the page, and the figure of the period before.
+
+    ``name`` is a message id, ``change`` a percentage with its sign, "" if there is none, and
+    ``sparkline`` the figure by day, None if there are too few days.
+    """
+
+    name: str
+    now: str
+    before: str
+    change: str
+    sparkline: Sparkline | None
+
+
 class CurrencyTexts(msgspec.Struct, frozen=True):
-    """The figures in one currency."""
+    """The figures in one currency.
+
+    ``chart`` is the chart that the person has chosen, None if it is shown with another currency.
+    ``next_amounts`` are the next days on which money becomes available, and the amounts.
+    """
 
     currency: str
+    headlines: tuple[Headline, ...]
     cards: tuple[PeriodCard, ...]
-    charts: tuple[Chart, ...]
-    balance: dict[str, str]  # formatted amounts, by account
+    chart: Chart | None
+    balance: dict[str, str]  # by account
+    next_amounts: tuple[tuple[str, str], ...]
 
 
 class FigureTexts:
     """All figures of the page."""
 
     def __init__(
-        self, localizer: Localizer, zone: tzinfo, figures: Figures, *, with_balance: bool
+        self,
+        localizer: Localizer,
+        zone: tzinfo,
+        figures: Figures,
+        *,
+        with_balance: bool,
+        days: int = 7,
+        chart: ChartName = "volume",
     ) -> None:
-        """``with_balance``: whether the person may see the balance and awaited money."""
+        """Write the figures of the last ``days`` days, one of ``SPANS``, and one chart.
+
+        ``with_balance``: whether the person may see the balance and awaited money.
+        """
+        self.chart_names: tuple[ChartName, ...] = (
+            CHARTS if with_balance else tuple(name for name in CHARTS if name != "available")
+        )
+        self.shown_chart: ChartName = chart if chart in self.chart_names else "volume"
+        self.shown_days = days
         self._localizer = localizer
         self._gettext = localizer.gettext
         self._zone = zone
@@ -64,7 +104,6 @@ class FigureTexts:
         ]
         self._with_balance = with_balance
         self.currencies = tuple(self._currency(row) for row in figures.currencies)
-        self.attempts = self._attempts()
 
     def as_of(self, now: int) -> str:
         """Return the time up to which payments are counted, "" if that is ``now`` (Unix ms)."""
@@ -73,12 +112,90 @@ class FigureTexts:
 
     def _currency(self, row: CurrencyFigures) -> CurrencyTexts:
         currency = row.balance.currency
-        currency_charts = [self._volume(row)]
         balance: dict[str, str] = {}
+        next_amounts: tuple[tuple[str, str], ...] = ()
         if self._with_balance:
-            currency_charts.append(awaited.chart(self._localizer, self._figures.coming, row))
             balance = {name: self._amount(getattr(row.balance, name), currency) for name in BALANCE}
-        return CurrencyTexts(currency, tuple(self._cards(row)), tuple(currency_charts), balance)
+            next_amounts = self._next_amounts(row)
+        return CurrencyTexts(
+            currency,
+            self._headlines(row),
+            tuple(self._cards(row)),
+            self._chart(row),
+            balance,
+            next_amounts,
+        )
+
+    def _chart(self, row: CurrencyFigures) -> Chart | None:
+        if self.shown_chart == "volume":
+            return self._volume(row)
+        if self.shown_chart == "available":
+            return awaited.chart(self._localizer, self._figures.coming, row)
+        # The attempts are counted over all currencies, so the first one shows them.
+        return self._attempts() if row is self._figures.currencies[0] else None
+
+    def _next_amounts(self, row: CurrencyFigures) -> tuple[tuple[str, str], ...]:
+        by_day = zip(self._figures.coming, row.pending.days, row.reserve.days, strict=True)
+        amounts = [
+            (self._localizer.short_day(day.date), self._amount(minor, row.balance.currency))
+            for day, pending, reserve in by_day
+            if (minor := pending + reserve)
+        ]
+        return tuple(amounts[:_NEXT])
+
+    def _headlines(self, row: CurrencyFigures) -> tuple[Headline, ...]:
+        index = SPANS.index(self.shown_days)
+        sums, attempts = row.comparisons[index], self._figures.attempts_compared[index]
+        number = max(self.shown_days, _LEAST_DAYS)
+        days, currency = row.days[-number:], row.balance.currency
+
+        def headline(measure: Measure, values: Sequence[float], texts: Sequence[str]) -> Headline:
+            sparkline = self._sparkline(measure.name, values, texts)
+            return Headline(measure.name, measure.now, measure.before, measure.change, sparkline)
+
+        def amounts(minors: Sequence[int]) -> list[str]:
+            return [self._amount(minor, currency) for minor in minors]
+
+        paid, net = [day.paid_minor for day in days], [day.net_minor for day in days]
+        payments = [day.payments for day in days]
+        headlines = [
+            headline(
+                self._money(row, N_("Volume"), sums.now.paid_minor, sums.before.paid_minor),
+                paid,
+                amounts(paid),
+            ),
+            headline(
+                self._money(row, N_("Net"), sums.now.net_minor, sums.before.net_minor),
+                net,
+                amounts(net),
+            ),
+            headline(
+                self._count(N_("Payments"), sums.now.payments, sums.before.payments),
+                payments,
+                [self._localizer.number(payment) for payment in payments],
+            ),
+        ]
+        if len(self._figures.currencies) == 1:  # failed attempts have no settlement currency
+            by_day = [day.success_rate for day in self._figures.attempts[-number:]]
+            rates = [rate for rate in by_day if rate is not None]
+            texts = [charts.percent(self._localizer, rate).text for rate in rates]
+            headlines.append(headline(self._rate(attempts.now, attempts.before), rates, texts))
+        return tuple(headlines)
+
+    def _sparkline(
+        self, name: str, values: Sequence[float], texts: Sequence[str]
+    ) -> Sparkline | None:
+        """Draw a figure by day; its accessible name has the lowest and the highest value."""
+        if not values:
+            return None
+        order = sorted(range(len(values)), key=values.__getitem__)
+        label = self._gettext(
+            "{name} by day: from {lowest} to {highest}",
+            name=self._gettext(name),
+            lowest=texts[order[0]],
+            highest=texts[order[-1]],
+        )
+        return sparklines.draw(str(label), values)
 
     def _cards(self, row: CurrencyFigures) -> Sequence[PeriodCard]:
         cards: list[PeriodCard] = []

@@ -281,6 +281,16 @@ PAYOUT_STATUS: Final = {
     "PAID": N_("Arrived"),
     "FAILED": N_("Came back"),
 }
+COMPARED_PERIOD: Final = {
+    "1": N_("vs. yesterday by this time: {before}"),
+    "7": N_("vs. previous 7 days: {before}"),
+    "30": N_("vs. previous 30 days: {before}"),
+}
+HOME_CHART: Final = {
+    "volume": N_("Volume"),
+    "available": N_("What becomes available"),
+    "attempts": N_("Success rate"),
+}
 PERIOD: Final = {
     "1": N_("Today so far"),
     "7": N_("Last 7 days"),

@@ -2,6 +2,7 @@
 
 from opentill.figures.jobs import catch_up, count_uncounted_entries
 from opentill.figures.model import (
+    SPANS,
     Attempts,
     AttemptsComparison,
     BalanceProgress,
@@ -22,6 +23,7 @@ from opentill.figures.statements import Statement, statements
 
 __all__ = [
     "RULES",
+    "SPANS",
     "Attempts",
     "AttemptsComparison",
     "BalanceProgress",
