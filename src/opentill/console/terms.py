@@ -55,7 +55,7 @@ class _Stale(Exception):
     """The terms have changed since the form was shown."""
 
 
-def _field_text(field: Field, merchant: Merchant) -> str:
+def field_text(field: Field, merchant: Merchant) -> str:
     """Write a merchant's term in the notation of its field."""
     value: Any = getattr(merchant, field.name)
     match field.kind:
@@ -71,7 +71,7 @@ def _field_text(field: Field, merchant: Merchant) -> str:
             return str(value)
 
 
-def _parse(field: Field, text: str, currency: str) -> Any:
+def parse_field(field: Field, text: str, currency: str) -> Any:
     """Parse the text of a field. Raises ValueError."""
     match field.kind:
         case "percent":
@@ -101,10 +101,10 @@ def _changed_terms(
     errors: dict[str, str] = {}
     for field in FIELDS:
         text = values[field.name].replace("\r\n", "\n").strip()
-        if text == _field_text(field, merchant):
+        if text == field_text(field, merchant):
             continue
         try:
-            value = _parse(field, text, merchant.settlement_currency)
+            value = parse_field(field, text, merchant.settlement_currency)
         except ValueError:
             errors[field.name] = TERM_ERROR[field.kind]
             continue
@@ -138,7 +138,7 @@ async def _page(
 ) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-    current = {field.name: _field_text(field, merchant) for field in FIELDS}
+    current = {field.name: field_text(field, merchant) for field in FIELDS}
     return render.page(
         request,
         "terms.html",
@@ -186,11 +186,11 @@ async def change_terms(request: PageRequest) -> Response:
         )
         return await _page(request, 409, {"terms": error}, form)
     except Invalid as problem:
-        return await _page(request, 400, _error(problem), form)
+        return await _page(request, 400, error_texts(problem), form)
     return render.see_other(request, f"{PLACE}/{merchant_id}")
 
 
-def _error(problem: Invalid) -> dict[str, str]:
+def error_texts(problem: Invalid) -> dict[str, str]:
     """Return the error text by the field of the form that the service has refused."""
     name = "fees" if problem.field == "fee" else problem.field
     for field in FIELDS:

@@ -84,7 +84,7 @@ from opentill.merchants.standing import (
     status_history,
     switched_off,
 )
-from opentill.merchants.terms import change, differences, history
+from opentill.merchants.terms import change, differences, draft, history
 from opentill.server.client_address import limit_subject
 
 __all__ = [
@@ -142,6 +142,7 @@ __all__ = [
     "create",
     "create_key",
     "differences",
+    "draft",
     "find",
     "find_logo",
     "history",

@@ -1,0 +1,67 @@
+"""Administrators create merchants in the console, as the command line does."""
+
+from console.test_terms import form_values
+from opentill import merchants
+from support.api_server import ApiServer
+from support.people import Visitor, create_person
+
+PATH = "/console/merchants/new"
+
+
+def new_form(admin: Visitor, **entries: str) -> dict[str, str]:
+    """Return the form as it is shown, with some entries."""
+    return form_values(admin.get(PATH).text) | {"reason": "signed on paper"} | entries
+
+
+def find_created(server: ApiServer, location: str) -> merchants.Merchant:
+    merchant_id = location.rpartition("/")[2].partition("?")[0]
+    return server.tx(lambda tx: merchants.find(tx, merchant_id))
+
+
+def test_a_merchant_is_created_once_with_its_terms(api_server: ApiServer) -> None:
+    admin = create_person(api_server, None, staff_role="admin")
+    form = new_form(
+        admin, name=" Quay Tea ", currency="eur", platform_fee_rate="2.9", reserve_rate="10",
+        fees="ALIPAY=0.02", settlement_calendar="WEEKDAYS",
+    )  # fmt: skip
+    locations = {admin.post(PATH, form).headers["location"] for _ in range(2)}
+    (location,) = locations
+    merchant = find_created(api_server, location)
+    assert (merchant.name, merchant.settlement_currency) == ("Quay Tea", "EUR")
+    assert (merchant.status, merchant.settlement_calendar) == ("ACTIVE", "WEEKDAYS")
+    assert (str(merchant.platform_fee_rate), str(merchant.reserve_rate)) == ("0.029", "0.1")
+    assert [str(fee) for fee in merchants.read_fees(merchant.fees)] == ["ALIPAY=0.02"]
+    page = admin.get(location).text
+    assert f"--merchant {merchant.id} --role owner" in page
+    (row,) = api_server.sql(
+        "select who, reason from audit_log where action = 'merchants create' and merchant_id = $1",
+        merchant.id,
+    )
+    assert row["reason"] == "signed on paper"
+    assert admin.email in row["who"]
+
+
+def test_the_terms_that_are_not_changed_are_the_default_ones(api_server: ApiServer) -> None:
+    admin = create_person(api_server, None, staff_role="admin")
+    location = admin.post(PATH, new_form(admin, name="Yen", currency="JPY")).headers["location"]
+    merchant = find_created(api_server, location)
+    assert (merchant.overdraft_minor, merchant.dispute_fee_minor) == (100, 15)
+    assert merchant.settlement_delay_days == 7
+
+
+def test_each_field_of_a_new_merchant_shows_its_error(api_server: ApiServer) -> None:
+    admin = create_person(api_server, None, staff_role="admin")
+    for field, entry in (
+        ("name", " "), ("currency", "XXX"), ("platform_fee_rate", "100"), ("reason", ""),
+        ("fees", "GOLD=0.1"), ("reserve_days", "ten"),
+    ):  # fmt: skip
+        form = new_form(admin, name="Quay Tea") | {field: entry}
+        refusal = admin.post(PATH, form)
+        assert (refusal.status_code, f'id="{field}-error"' in refusal.text) == (400, True), field
+
+
+def test_only_administrators_create_merchants(api_server: ApiServer) -> None:
+    for role in ("finance", "support", "auditor"):
+        visitor = create_person(api_server, None, staff_role=role)  # type: ignore[arg-type]
+        assert visitor.get(PATH).status_code == 403
+        assert PATH not in visitor.get("/console/merchants").text
