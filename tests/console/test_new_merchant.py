@@ -63,5 +63,6 @@ def test_each_field_of_a_new_merchant_shows_its_error(api_server: ApiServer) -> 
 def test_only_administrators_create_merchants(api_server: ApiServer) -> None:
     for role in ("finance", "support", "auditor"):
         visitor = create_person(api_server, None, staff_role=role)  # type: ignore[arg-type]
-        assert visitor.get(PATH).status_code == 403
+        assert "Only an administrator creates merchants." in visitor.get(PATH).text
+        assert visitor.post(PATH, {}).status_code == 403
         assert PATH not in visitor.get("/console/merchants").text

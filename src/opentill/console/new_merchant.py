@@ -127,6 +127,6 @@ def _error_texts(problem: Invalid) -> dict[str, str]:
 
 _PLACE: Final = f"{PLACE}/new"
 pages: Final = (
-    Page("GET", _PLACE, command_permission("merchants create"), show_form),
+    Page("GET", _PLACE, "merchants.read", show_form),
     Page("POST", _PLACE, command_permission("merchants create"), create_merchant),
 )
