@@ -1,6 +1,7 @@
 """The home page of the console: what needs attention, the volume and where the money is."""
 
 import re
+from datetime import UTC, datetime
 
 from console.console_pages import visible_text
 from opentill import adjustments, disputes, orders, payouts, webhooks
@@ -9,6 +10,7 @@ from opentill.console import needs
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.figures import jobs
+from opentill.figures.model import millis
 from opentill.gateways.model import RefundOutcome
 from opentill.orders import Order
 from opentill.payouts import Payout, PayoutRequest
@@ -189,13 +191,36 @@ def test_the_home_page_shows_the_volume_and_the_balances(shop: Shop) -> None:
     assert re.search(r"USD [0-9,]+ \$[0-9,.]+ \$[0-9,.]+ \$[0-9,.]+ By gateway", text)
     assert re.search(r"manual Bank transfer USD [0-9,]+ [0-9,]+ [0-9.]+% \$[0-9,.]+", text), text
     empty_days = auditor.get("/console/?from=2001-01-01&to=2001-01-02").text
-    assert "Nothing came in on these days" in empty_days
+    assert "There are no payments on these days. Choose other days above." in empty_days
     reversed_days = auditor.get("/console/?from=2026-01-02&to=2026-01-01").text
     assert "The last day must not be before" in reversed_days
     all_days = auditor.get("/console/?from=&to=").text
     assert "By gateway" in visible_text(all_days)
     assert 'type="date" value=""' in all_days
     assert 'type="date" value=""' not in page.text
+
+
+def test_the_home_page_compares_days_with_those_before_and_draws_them(shop: Shop, clock) -> None:
+    server, product = shop.api_server, shop.create_product(price="1234.50", currency="USD")["id"]
+    for day, number in ((3, 1), (4, 2)):
+        clock(millis(datetime(2031, 3, day, 9, tzinfo=UTC)))
+        for _ in range(number):
+            shop.create_paid_order(product)
+    clock(millis(datetime(2031, 3, 4, 10, tzinfo=UTC)))
+    server.run(jobs.count_all(server.app.db))
+    auditor = create_person(server, None, staff_role="auditor")
+    text = visible_text(auditor.get("/console/?from=2031-03-04&to=2031-03-04").text)
+    assert "Volume $2,469.00 +100% vs. previous day: $1,234.50 Payments 2 +100%" in text
+    page = auditor.get("/console/?from=2031-03-03&to=2031-03-04").text
+    assert 'aria-label="Volume by day: from $1,234.50 to $2,469.00"' in page
+    assert 'Tue, Mar 4, 2031</th><td class="number" data-value="2469.00">' in page
+    assert "vs. previous 2 days: $0.00" in visible_text(page)
+    page = auditor.get("/console/?from=2031-03-03&to=2031-03-04&chart=attempts").text
+    assert "3 payments in 2 days; 100% of the attempts succeeded." in page
+    assert 'id="volume-USD"' not in page
+    long = auditor.get("/console/?from=&to=").text
+    assert long.count('data-short="') == 92
+    assert "vs. previous" not in long
 
 
 def test_a_count_that_reaches_the_limit_of_its_query_is_shown_with_a_plus(shop: Shop) -> None:

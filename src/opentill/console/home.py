@@ -1,20 +1,17 @@
 """The home page of the console: what needs attention, the volume, and where the money is."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-import msgspec
 from starlette.responses import Response
 
 from opentill import figures, ledger, merchants, orders, queues
-from opentill.console import needs
+from opentill.console import home_figures, needs
 from opentill.console.needs import Need
 from opentill.console.queues import LATE_MS
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
 from opentill.db.database import Tx
-from opentill.figures import Attempts
 from opentill.figures.model import local
 from opentill.ledger import MERCHANT_ACCOUNTS, TrialBalance
 from opentill.orders import Order
@@ -28,7 +25,6 @@ from opentill.web.translations import N_
 
 _DEFAULT_DAYS: Final = 30
 _NEWEST: Final = 6  # payments of all merchants
-_MOST_CURRENCIES: Final = 2  # volumes among the headline figures
 
 
 def _read_days(request: PageRequest) -> Days:
@@ -40,12 +36,13 @@ def _read_days(request: PageRequest) -> Days:
 async def show_home(request: PageRequest) -> Response:
     """Show what needs attention, the volume of a range of days, and the sums of all balances."""
     days, localizer = _read_days(request), request.localizer
-    length = min(days.until + 1, request.now + 1) - days.since
+    range_before = home_figures.range_before(days, request.now)
     async with request.app.db.connection() as tx:
         open_needs = await needs.count_all(tx, request)
-        previous = await figures.sum_by_gateway(tx, max(0, days.since - length), days.since)
         volumes = await figures.sum_range(tx, None, days.since, days.until + 1)
         gateways = await figures.sum_by_gateway(tx, days.since, days.until + 1)
+        previous = await figures.sum_by_gateway(tx, *range_before) if range_before else None
+        by_day = await figures.sum_by_day(tx, home_figures.chart_days(days, request.now))
         balances = await ledger.trial_balance(tx)
         newest = await _read_newest(tx, request)
         names = await merchants.names(tx, (order.merchant_id for order in newest))
@@ -53,20 +50,25 @@ async def show_home(request: PageRequest) -> Response:
     late_queues = [
         row for row in await queues.read(request.app.db, request.now) if (row.age_ms or 0) > LATE_MS
     ]
+    texts = home_figures.FigureTexts(localizer, days, request.now, by_day, gateways, previous)
+    shown_chart = lists.choice(request, "chart", tuple(home_figures.CHARTS)) or "volume"
     return render.page(
         request,
         "home.html",
-        behind=localizer.number(behind) if behind else "",
+        scripts=True,
         needs=[(need, _need_count(localizer, need, count)) for need, count in open_needs],
-        days=days,
-        errors=days.errors,
         zone=ZONE,
+        days=days,
+        behind=localizer.number(behind) if behind else "",
         volumes=[
             (volume.currency, _volume_cells(localizer, volume))
             for volume in volumes
             if volume.payments or volume.refunds or volume.fees_minor
         ],
-        headlines=_headlines(localizer, gateways, previous if days.since else []),
+        headlines=texts.headlines(),
+        charts=texts.charts(shown_chart),
+        chart_choices=home_figures.CHARTS.items(),
+        shown_chart=shown_chart,
         gateways=[(gateway, _gateway_cells(localizer, gateway)) for gateway in gateways],
         late_queues=late_queues,
         newest=[
@@ -84,56 +86,6 @@ async def _read_newest(tx: Tx, request: PageRequest) -> list[Order]:
     return await orders.list_newest_of_all(
         tx, _NEWEST, status=None, since=0, before=(request.now + 1, "")
     )
-
-
-class Headline(msgspec.Struct, frozen=True):
-    """A figure at the top of the page, as text, and that of the equally long range before.
-
-    ``name`` is a message id; ``before`` is "" if there is none.
-    """
-
-    name: str
-    now: str
-    before: str = ""
-
-
-def _headlines(
-    localizer: Localizer,
-    sums: Sequence[figures.GatewaySums],
-    previous: Sequence[figures.GatewaySums],
-) -> list[Headline]:
-    """Return the volume of each currency, the number of payments and the success rate."""
-
-    def volumes(rows: Sequence[figures.GatewaySums]) -> dict[str, int]:
-        by_currency: dict[str, int] = {}
-        for row in rows:
-            by_currency[row.currency] = by_currency.get(row.currency, 0) + row.volume_minor
-        return by_currency
-
-    def attempts(rows: Sequence[figures.GatewaySums]) -> Attempts:
-        return Attempts(sum(row.payments for row in rows), sum(row.failed for row in rows))
-
-    before = volumes(previous)
-    by_volume = sorted(volumes(sums).items(), key=lambda pair: -pair[1])[:_MOST_CURRENCIES]
-    headlines = [
-        Headline(
-            N_("Volume"),
-            localizer.amount(Money(minor, currency)),
-            localizer.amount(Money(before[currency], currency)) if currency in before else "",
-        )
-        for currency, minor in by_volume
-    ]
-    now, then = attempts(sums), attempts(previous)
-    headlines.append(
-        Headline(
-            N_("Payments"),
-            localizer.number(now.payments),
-            localizer.number(then.payments) if previous else "",
-        )
-    )
-    rates = [charts.percent(localizer, row.success_rate).text for row in (now, then)]
-    headlines.append(Headline(N_("Success rate"), rates[0], rates[1] if previous else ""))
-    return headlines
 
 
 def _need_count(localizer: Localizer, need: Need, count: int) -> str:
@@ -164,7 +116,7 @@ def _amounts(localizer: Localizer, balance: TrialBalance) -> list[tuple[str, str
     zero.
     """
     minors = {
-        N_("Taken in by gateways"): -balance.gateway,
+        N_("Collected by gateways"): -balance.gateway,
         N_("Owed to merchants"): sum(getattr(balance, name) for name in MERCHANT_ACCOUNTS),
         N_("Pending"): balance.pending,
         N_("Available"): balance.available,

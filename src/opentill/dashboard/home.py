@@ -75,7 +75,7 @@ async def show(request: PageRequest) -> Response:
         todo=todo,
         start=start,
         figures=texts,
-        spans=_SPANS,
+        coming_days=len(rows.coming),
         sent_payouts=sent,
         payments=[(order, Money(order.amount_minor, order.currency)) for order in newest],
     )

@@ -288,7 +288,7 @@ COMPARED_PERIOD: Final = {
 }
 HOME_CHART: Final = {
     "volume": N_("Volume"),
-    "available": N_("What becomes available"),
+    "available": N_("Available soon"),
     "attempts": N_("Success rate"),
 }
 PERIOD: Final = {

@@ -11,6 +11,7 @@ from opentill.figures.model import (
     CurrencyFigures,
     CurrencySums,
     Day,
+    DaySums,
     Expected,
     Figures,
     GatewaySums,
@@ -18,7 +19,14 @@ from opentill.figures.model import (
     Sums,
 )
 from opentill.figures.queries import RULES
-from opentill.figures.service import behind_since, find_coming, read, sum_by_gateway, sum_range
+from opentill.figures.service import (
+    behind_since,
+    find_coming,
+    read,
+    sum_by_day,
+    sum_by_gateway,
+    sum_range,
+)
 from opentill.figures.statements import Statement, statements
 
 __all__ = [
@@ -32,6 +40,7 @@ __all__ = [
     "CurrencyFigures",
     "CurrencySums",
     "Day",
+    "DaySums",
     "Expected",
     "Figures",
     "GatewaySums",
@@ -44,6 +53,7 @@ __all__ = [
     "find_coming",
     "read",
     "statements",
+    "sum_by_day",
     "sum_by_gateway",
     "sum_range",
 ]

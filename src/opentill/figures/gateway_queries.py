@@ -1,7 +1,7 @@
 """SQL about payments and failed attempts by gateway, method and currency (decision 0078)."""
 
 from opentill.db.query import Command, Query, Value
-from opentill.figures.model import GatewaySums
+from opentill.figures.model import DaySums, GatewaySums
 
 # Rows are written in sorted order, so that workers counting different merchants cannot deadlock.
 ADD_FAILED = Command(
@@ -24,6 +24,17 @@ BETWEEN = Query(
     group by gateway, method, currency
     having sum(payments) > 0 or sum(failed) > 0
     order by gateway, method, currency
+    """,
+)
+# The sums of each day from its start in `:starts` to the next one, the last of them until `:until`.
+BY_DAY = Query(
+    DaySums,
+    """
+    select width_bucket(since, :starts::bigint[]) - 1 as index, currency,
+        sum(payments)::bigint as payments, sum(volume_minor)::bigint as volume_minor,
+        sum(failed)::bigint as failed
+    from gateway_figures where since >= (:starts::bigint[])[1] and since < :until
+    group by 1, 2 order by 1, 2
     """,
 )
 # Whether the figures by gateway differ from the sums of all merchants' figures: one index lookup

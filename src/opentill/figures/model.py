@@ -89,6 +89,19 @@ class GatewaySums(msgspec.Struct, frozen=True):
         return Attempts(self.payments, self.failed).success_rate
 
 
+class DaySums(msgspec.Struct, frozen=True):
+    """Payments in a currency on a day, over all merchants; ``index`` is the number of the day.
+
+    ``volume_minor`` and ``failed`` are as in ``GatewaySums``.
+    """
+
+    index: int
+    currency: str
+    payments: int
+    volume_minor: int
+    failed: int
+
+
 class FailedUntil(msgspec.Struct, frozen=True):
     """The number of payment attempts that failed before ``before`` (Unix ms)."""
 

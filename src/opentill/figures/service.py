@@ -18,6 +18,7 @@ from opentill.figures.model import (
     CurrencyFigures,
     CurrencySums,
     Day,
+    DaySums,
     Expected,
     Figures,
     GatewaySums,
@@ -179,3 +180,12 @@ async def sum_by_gateway(tx: Tx, since: int, until: int) -> list[GatewaySums]:
     that are not counted yet are missing, as in ``sum_range``.
     """
     return await gateway_queries.BETWEEN.all(tx, since=since, until=until)
+
+
+async def sum_by_day(tx: Tx, days: Sequence[Day]) -> list[DaySums]:
+    """Return the payments of all merchants by day and currency.
+
+    The days follow one another. Days without payments and failed attempts have no row.
+    """
+    starts = [day.since for day in days]
+    return await gateway_queries.BY_DAY.all(tx, starts=starts, until=days[-1].until)

@@ -15,19 +15,23 @@ _MARGIN: Final = 2  # so that the line is not cut off at its highest and lowest 
 
 
 class Sparkline(msgspec.Struct, frozen=True):
-    """A sparkline: its accessible name, and the points of its line and of the area below it."""
+    """A sparkline: its accessible name, and the points of its line and of the area below it.
+
+    ``open_line`` leads to a last value that may still change; "" if all values are final.
+    """
 
     name: str
     line: str
     area: str
+    open_line: str
     box: str = f"0 0 {_WIDTH} {_HEIGHT}"
 
 
-def draw(name: str, values: Sequence[float]) -> Sparkline | None:
+def draw(name: str, values: Sequence[float], *, is_open: bool = False) -> Sparkline | None:
     """Draw the values from the left to the right; None for fewer than two values.
 
     The lowest point is zero, or the lowest value if one is negative, so that heights can be
-    compared.
+    compared. ``is_open``: the last value may still change, such as that of today.
     """
     if len(values) < 2:  # noqa: PLR2004 - a line has two ends
         return None
@@ -38,5 +42,7 @@ def draw(name: str, values: Sequence[float]) -> Sparkline | None:
         f"{index * distance:.1f},{_HEIGHT - _MARGIN - (value - low) * scale:.1f}"
         for index, value in enumerate(values)
     ]
-    line = " ".join(points)
-    return Sparkline(name, line, f"0,{_HEIGHT} {line} {_WIDTH},{_HEIGHT}")
+    area = " ".join((f"0,{_HEIGHT}", *points, f"{_WIDTH},{_HEIGHT}"))
+    if not is_open:
+        return Sparkline(name, " ".join(points), area, "")
+    return Sparkline(name, " ".join(points[:-1]), area, " ".join(points[-2:]))

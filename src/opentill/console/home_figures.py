@@ -1,0 +1,189 @@
+"""Figures of all merchants as text for the console's home page: headlines and charts by day."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from typing import Final, Literal
+
+from opentill.console.zone import ZONE
+from opentill.core.money import Money
+from opentill.figures import Attempts, Day, DaySums, GatewaySums
+from opentill.figures.model import day_bounds, local, quarter
+from opentill.portal import day_charts, headlines
+from opentill.portal.headlines import Headline
+from opentill.portal.lists import Days
+from opentill.web import charts
+from opentill.web.charts import Chart
+from opentill.web.language import Localizer
+from opentill.web.translations import N_
+
+ChartName = Literal["volume", "attempts"]
+CHARTS: Final[Mapping[ChartName, str]] = {
+    "volume": N_("Volume"),
+    "attempts": N_("Success rate"),
+}
+_MOST_CURRENCIES: Final = 2  # headlines and charts show the volumes of this many currencies
+_MOST_DAYS: Final = 92  # charts show at most this many days, the last ones of the range
+_DAY_MS: Final = 86_400_000
+
+
+def _bounds(days: Days, now: int) -> tuple[date, date]:
+    """Return the first day of the range, and the last one that is not in the future."""
+    last = max(days.since, min(days.until, now))
+    return local(days.since, ZONE).date(), local(last, ZONE).date()
+
+
+def chart_days(days: Days, now: int) -> list[Day]:
+    """Return the days of the charts: the last ones of the range up to today."""
+    first, last = _bounds(days, now)
+    first = max(first, last - timedelta(days=_MOST_DAYS - 1))
+    number = (last - first).days + 1
+    return [day_bounds(first + timedelta(days=index), ZONE) for index in range(number)]
+
+
+def range_before(days: Days, now: int) -> tuple[int, int] | None:
+    """Return as many days before the range, up to the same time of day if it ends today.
+
+    None if the range has no first day or is in the future.
+    """
+    if not 0 < days.since <= now:
+        return None
+    first, last = _bounds(days, now)
+    since = day_bounds(first - (last - first) - timedelta(days=1), ZONE).since
+    until = since + quarter(min(days.until + 1, now)) - days.since
+    return max(0, since), max(0, until)
+
+
+class FigureTexts:
+    """The figures of a range of days, and those of the equally long range before."""
+
+    def __init__(
+        self,
+        localizer: Localizer,
+        days: Days,
+        now: int,
+        by_day: Sequence[DaySums],
+        sums: Sequence[GatewaySums],
+        previous: Sequence[GatewaySums] | None,
+    ) -> None:
+        """``previous``: the sums of the range before, None if the range has no first day."""
+        self._localizer = localizer
+        self._days = chart_days(days, now)
+        first, last = _bounds(days, now)
+        self._number = (last - first).days + 1
+        self._has_today = self._days[-1].until > now
+        self._by_day = by_day
+        self._sums = sums
+        self._previous = previous
+        volumes = _volumes(sums)
+        self._currencies = sorted(volumes, key=lambda currency: -volumes[currency])[
+            :_MOST_CURRENCIES
+        ]
+
+    def charts(self, name: ChartName) -> list[Chart]:
+        """Return the chosen chart, for each currency if it shows amounts; none for one day."""
+        if len(self._days) == 1:
+            return []
+        if name == "attempts":
+            return [day_charts.attempts(self._localizer, self._days, self._attempts_by_day())]
+        return [
+            day_charts.volume(self._localizer, self._days, currency, self._volume_by_day(currency))
+            for currency in self._currencies
+        ]
+
+    def headlines(self) -> list[Headline]:
+        """Return the volume of each currency, the number of payments and the success rate."""
+        localizer, attempts = self._localizer, self._attempts_by_day()
+        volumes, volumes_before = _volumes(self._sums), _volumes(self._previous or ())
+        now, before = _attempts(self._sums), _attempts(self._previous or ())
+
+        def amount(minor: int, currency: str) -> str:
+            return localizer.amount(Money(minor, currency))
+
+        result: list[Headline] = []
+        for currency in self._currencies:
+            minors, earlier = self._volume_by_day(currency), volumes_before.get(currency, 0)
+            result.append(
+                Headline(
+                    N_("Volume"),
+                    amount(volumes[currency], currency),
+                    self._compared(amount(earlier, currency)),
+                    headlines.change(localizer, volumes[currency], earlier),
+                    headlines.draw_days(
+                        localizer,
+                        N_("Volume"),
+                        minors,
+                        [amount(minor, currency) for minor in minors],
+                        has_today=self._has_today,
+                    ),
+                )
+            )
+        numbers = [day.payments for day in attempts]
+        result.append(
+            Headline(
+                N_("Payments"),
+                localizer.number(now.payments),
+                self._compared(localizer.number(before.payments)),
+                headlines.change(localizer, now.payments, before.payments),
+                headlines.draw_days(
+                    localizer,
+                    N_("Payments"),
+                    numbers,
+                    [localizer.number(number) for number in numbers],
+                    has_today=self._has_today,
+                ),
+            )
+        )
+        rates = [day.success_rate for day in attempts if day.success_rate is not None]
+        result.append(
+            Headline(
+                N_("Success rate"),
+                charts.percent(localizer, now.success_rate).text,
+                self._compared(
+                    "" if before.success_rate is None else localizer.percent(before.success_rate)
+                ),
+                "",
+                headlines.draw_days(
+                    localizer,
+                    N_("Success rate"),
+                    rates,
+                    [localizer.percent(rate) for rate in rates],
+                    has_today=self._has_today and attempts[-1].success_rate is not None,
+                ),
+            )
+        )
+        return result
+
+    def _compared(self, before: str) -> str:
+        """Name the range before and its figure, "" if there is no such range or figure."""
+        if self._previous is None or not before:
+            return ""
+        text = self._localizer.ngettext(
+            "vs. previous day: {before}",
+            "vs. previous {number} days: {before}",
+            self._number,
+            before=before,
+        )
+        return str(text)
+
+    def _volume_by_day(self, currency: str) -> list[int]:
+        minors = {row.index: row.volume_minor for row in self._by_day if row.currency == currency}
+        return [minors.get(index, 0) for index in range(len(self._days))]
+
+    def _attempts_by_day(self) -> list[Attempts]:
+        return [
+            _attempts([row for row in self._by_day if row.index == index])
+            for index in range(len(self._days))
+        ]
+
+
+def _volumes(sums: Sequence[GatewaySums]) -> dict[str, int]:
+    """Return the volume by currency."""
+    by_currency: dict[str, int] = {}
+    for row in sums:
+        by_currency[row.currency] = by_currency.get(row.currency, 0) + row.volume_minor
+    return by_currency
+
+
+def _attempts(sums: Sequence[GatewaySums] | Sequence[DaySums]) -> Attempts:
+    """Return the payments and failed attempts of all currencies."""
+    return Attempts(sum(row.payments for row in sums), sum(row.failed for row in sums))

@@ -1,0 +1,59 @@
+"""Headline figures: a number, its change, the period it is compared with, and a sparkline."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from opentill.web import sparklines
+from opentill.web.language import Localizer
+from opentill.web.sparklines import Sparkline
+
+_LARGEST_GROWTH: Final = 10  # growth above this factor is not shown as a percentage
+
+
+class Headline(msgspec.Struct, frozen=True):
+    """A headline figure as text.
+
+    ``name`` is a message id. ``change`` is a percentage with its sign, and ``compared`` names the
+    period before and its figure; both are "" if there is nothing to compare with. ``sparkline`` is
+    the figure by day, None if there are too few days.
+    """
+
+    name: str
+    now: str
+    compared: str = ""
+    change: str = ""
+    sparkline: Sparkline | None = None
+
+
+def change(localizer: Localizer, now: int, before: int) -> str:
+    """Write the growth as a percentage, "" where a percentage would say little."""
+    if before <= 0 or now < 0 or now == before or now > _LARGEST_GROWTH * before:
+        return ""
+    share = localizer.percent(abs(now - before) / before)
+    return f"+{share}" if now > before else f"-{share}"
+
+
+def draw_days(
+    localizer: Localizer,
+    name: str,
+    values: Sequence[float],
+    texts: Sequence[str],
+    *,
+    has_today: bool,
+) -> Sparkline | None:
+    """Draw a figure by day; its accessible name has the lowest and the highest value.
+
+    ``has_today``: the last value is that of today, which is not over yet.
+    """
+    if not values:
+        return None
+    order = sorted(range(len(values)), key=values.__getitem__)
+    label = localizer.gettext(
+        "{name} by day: from {lowest} to {highest}",
+        name=localizer.gettext(name),
+        lowest=texts[order[0]],
+        highest=texts[order[-1]],
+    )
+    return sparklines.draw(str(label), values, is_open=has_today)
