@@ -86,10 +86,13 @@ class BrowserUser:
     ) -> str:
         """Fill and submit a form, pass the step-up if there is one, and return the new page's text.
 
-        ``form`` is a selector. A closed ``details`` around the form is opened first. A value that
-        is a dict is a file.
+        ``form`` is a selector. A closed ``details`` or sheet around the form is opened first. A
+        value that is a dict is a file.
         """
         locator = self.page.locator(form).first
+        sheet = locator.locator("xpath=ancestor::section[@popover]")
+        if await sheet.count() and not await sheet.is_visible():
+            await self.page.click(f'[popovertarget="{await sheet.get_attribute("id")}"]')
         summary = locator.locator("xpath=ancestor::details[not(@open)]/summary")
         if await summary.count():
             await summary.first.click()

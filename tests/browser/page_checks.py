@@ -62,6 +62,12 @@ LOW_CONTRAST_TEXT = """() => {
   return texts;
 }"""
 
+# Opens all details, and shows all sheets as cards.
+UNFOLD = """() => {
+  document.querySelectorAll('main details').forEach(e => e.open = true);
+  document.querySelectorAll('.sheet[popover]').forEach(e => e.removeAttribute('popover'));
+}"""
+
 # Returns the targets smaller than 24 by 24 pixels that are not within a sentence (WCAG 2.5.8).
 SMALL_TARGETS = """() => [...document.querySelectorAll('a, button, input, summary')]
   .filter(e => e.checkVisibility() && !e.closest('.skip') && e.type !== 'hidden')

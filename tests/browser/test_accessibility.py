@@ -52,11 +52,12 @@ _RUN_AXE: Final = """async ([rules, without]) => (await axe.run(document, {
   rules: Object.fromEntries(without.map(name => [name, { enabled: false }])),
 })).violations.map(violation =>
   [violation.id, violation.nodes.map(node => node.html.slice(0, 120))])"""
-# Returns the links of a page. Opens all details, and removes all but two of the rows that have the
-# same markup.
+# Returns the links of a page. Opens all details, shows all sheets as cards, and removes all but two
+# of the rows that have the same markup.
 _UNFOLD: Final = """() => {
   const hrefs = [...document.links].map(link => link.href);
   document.querySelectorAll('details').forEach(element => element.open = true);
+  document.querySelectorAll('.sheet[popover]').forEach(e => e.removeAttribute('popover'));
   const shape = e => `${e.localName}.${e.className}[${e.getAttributeNames()}]`
     + `(${[...e.children].map(shape)})`;
   const counts = new Map();

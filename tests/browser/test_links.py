@@ -3,7 +3,7 @@
 import pytest
 from playwright.async_api import Browser
 
-from browser.page_checks import problems_on_all_displays
+from browser.page_checks import UNFOLD, problems_on_all_displays
 from browser.test_products import Owner, owner
 
 __all__ = ["owner"]
@@ -16,13 +16,14 @@ async def test_a_link_is_created_and_used_without_scripts_on_pages_that_fit_ever
     context = await owner.context(browser, scripts=False)
     page = await context.new_page()
     await page.goto(f"{owner.home}/links")
+    await page.get_by_role("button", name="Create a payment link").first.click()
     await page.get_by_label("Name (optional)").fill("A gift for somebody")
-    await page.get_by_label("Least amount").fill("5")
-    await page.get_by_label("Uses").fill("2")
-    await page.get_by_role("button", name="Make the link").click()
+    await page.get_by_label("Minimum amount").fill("5")
+    await page.get_by_label("Maximum payments").fill("2")
+    await page.get_by_role("button", name="Create the link").click()
     assert await page.get_by_label("Price").get_attribute("aria-invalid") == "true"
-    await page.get_by_label("Largest amount").fill("500")
-    await page.get_by_role("button", name="Make the link").click()
+    await page.get_by_label("Maximum amount").fill("500")
+    await page.get_by_role("button", name="Create the link").click()
     link_page = page.url.partition("?")[0]
     link = await page.get_by_role("textbox", name="Payment link").input_value()
     await page.goto(link)
@@ -46,7 +47,7 @@ async def test_a_link_is_created_and_used_without_scripts_on_pages_that_fit_ever
     # test_accessibility.py and test_pages_look.py check the English pages.
     for path in (f"{owner.home}/links", link_page, link):
         await page.goto(f"{path}?lang=zh-Hant")
-        await page.evaluate("document.querySelectorAll('main details').forEach(e => e.open = 1)")
+        await page.evaluate(UNFOLD)
         violations += await problems_on_all_displays(page)
     assert messages == []
     await with_scripts.close()

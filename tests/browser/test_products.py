@@ -8,7 +8,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page
 from starlette.applications import Starlette
 
-from browser.page_checks import problems_on_all_displays
+from browser.page_checks import UNFOLD, problems_on_all_displays
 from browser.page_members import create_merchant
 from opentill import people
 from opentill.db.clock import now_ms
@@ -75,9 +75,9 @@ async def test_a_session_can_be_opened_and_ended_without_scripts(
     await _add_tea(page, owner)
     assert await page.locator(".about-product img").evaluate("e => e.naturalWidth") > 0
     await page.goto(f"{owner.home}/")
-    await page.get_by_role("link", name="Open a checkout session").click()
+    await page.get_by_role("link", name="Create a checkout session").click()
     await page.get_by_label("Customer’s e-mail").fill("bob@example.com")
-    await page.get_by_role("button", name="Open the session").click()
+    await page.get_by_role("button", name="Create the session").click()
     link = await page.get_by_role("textbox", name="Payment link").input_value()
     await page.goto(f"{owner.home}/")
     await page.get_by_role("link", name="Receive your first payment").click()
@@ -86,7 +86,7 @@ async def test_a_session_can_be_opened_and_ended_without_scripts(
     assert await page.get_by_text("Green tea, 100 g").first.is_visible()
     await page.goto(f"{owner.home}/sessions")
     await page.locator("table.list a").first.click()
-    await page.get_by_text("End the session").click()
+    await page.get_by_role("button", name="End the session").click()
     await page.get_by_role("button", name="End it now").click()
     assert await page.get_by_text("Nobody can pay it any more.").is_visible()
     await context.close()
@@ -102,7 +102,8 @@ async def test_pages_of_products_and_sessions_fit_every_device(
     page.on("console", lambda message: messages.append(message.text))
     await _add_tea(page, owner)
     product = page.url.partition("?")[0]
-    await page.get_by_role("button", name="Open the session").click()
+    await page.get_by_role("button", name="Create a checkout session").click()
+    await page.get_by_role("button", name="Create the session").click()
     await page.get_by_role("button", name="Copy").click()
     link = await page.get_by_role("textbox", name="Payment link").input_value()
     assert await page.evaluate("navigator.clipboard.readText()") == link
@@ -111,7 +112,7 @@ async def test_pages_of_products_and_sessions_fit_every_device(
     # test_accessibility.py checks the English pages.
     for path in (f"{owner.home}/products", product, f"{owner.home}/sessions", session):
         await page.goto(f"{path}?lang=zh-Hant")
-        await page.evaluate("document.querySelectorAll('main details').forEach(e => e.open = 1)")
+        await page.evaluate(UNFOLD)
         violations += await problems_on_all_displays(page)
     assert violations == []
     assert messages == [  # the server refuses the wrong price that ``_add_tea`` submits first

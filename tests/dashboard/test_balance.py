@@ -65,7 +65,7 @@ def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy_
     html = read_page(owner, busy_shop)
     text = text_of(html)
     assert "those of Asia/Kathmandu" in text
-    assert "What can be paid out to your bank." in text
+    assert "Can be paid out to your bank." in text
     assert "What becomes available (USD)" in text
     movements = movement_cells(html)
     entries = busy_shop.data("GET", "/v1/balance/transactions?size=100")["items"]

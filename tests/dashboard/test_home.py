@@ -35,7 +35,7 @@ def test_a_new_merchant_sees_the_steps_to_the_first_payment(shop: Shop) -> None:
     shop.create_session()
     text = text_of(read_home(owner, shop))
     assert "Add a product (done)" in text
-    assert "Open a checkout session (done)" in text
+    assert "Create a checkout session (done)" in text
     shop.create_paid_order()
     shop.api_server.run(jobs.count_all(shop.api_server.app.db))
     assert "To your first payment" not in read_home(owner, shop)

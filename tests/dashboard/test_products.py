@@ -144,10 +144,10 @@ def test_an_archived_product_offers_no_session(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     product = shop.create_product()
     path = path_of(shop, product["id"])
-    assert "Open a checkout session" in owner.get(path).text
+    assert "Create a checkout session" in owner.get(path).text
     for _ in range(2):
         assert owner.post(f"{path}/archive").headers["location"] == f"{path}?done=archived"
-    assert "Open a checkout session" not in owner.get(path).text
+    assert "Create a checkout session" not in owner.get(path).text
     assert len(audit_rows(shop, "products archive")) == 1
     assert product["id"] not in owner.get(path_of(shop), params={"status": "ACTIVE"}).text
     assert product["id"] in owner.get(path_of(shop), params={"status": "ARCHIVED"}).text

@@ -198,9 +198,9 @@ def test_the_first_steps_of_a_new_merchant_link_to_their_pages(api_server: ApiSe
         )
         return set(re.findall(r'href="([^"]+)"', steps))
 
-    assert path_of(shop, "products") in step_links()
+    assert f"{path_of(shop, 'products')}?sheet=add" in step_links()
     product = shop.create_product()["id"]
-    assert path_of(shop, "products", product) in step_links()
+    assert f"{path_of(shop, 'products', product)}?sheet=open" in step_links()
     session = shop.create_session(product)["id"]
     assert path_of(shop, "sessions", session) in step_links()
     for path in step_links():

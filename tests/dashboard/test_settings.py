@@ -279,7 +279,7 @@ def test_an_invalid_logo_shows_its_error_at_the_field(
     assert refusal.status_code == status
     (paragraph,) = re.findall(r'id="logo-error">(.*?)</p>', refusal.text, re.DOTALL)
     assert error in paragraph
-    assert "There is none." in read_page(ada, shop)
+    assert "There is no logo yet." in read_page(ada, shop)
 
 
 @pytest.mark.parametrize("role", MERCHANT_ROLES[1:])

@@ -323,16 +323,16 @@ PROVIDER_REPORT: Final = {
     "RECOVERED": N_("Recovered"),
 }
 QUEUE: Final = {
-    "webhooks": N_("Webhook deliveries, with those that are tried again later"),
-    "mail": N_("Mails, with those that are tried again later"),
-    "payment_checks": N_("Payment attempts about which a gateway is to be asked"),
+    "webhooks": N_("Webhook deliveries, retries included"),
+    "mail": N_("Mails, retries included"),
+    "payment_checks": N_("Payments to ask a gateway about"),
     "refunds": N_("Refunds to be sent"),
     "settlements": N_("Orders to be settled"),
     "reserve_releases": N_("Rolling reserves to be released"),
     "session_expiries": N_("Sessions to be expired"),
     "epay_notifications": N_("Epay notifications to be sent"),
-    "search": N_("Changes that the search has not taken in; it takes them in batches"),
-    "figures": N_("Ledger entries that the figures have not counted"),
+    "search": N_("Changes to index for the search, in batches"),
+    "figures": N_("Ledger entries to count in figures"),
 }
 RATE_STATE: Final = {
     "counts": NC_("exchange rate", "Used"),

@@ -139,11 +139,11 @@ async def _tasks_before_first_payment(
     has_product = product is not None or await products.has_any(tx, merchant_id)
     unpaid = [order for order in newest if order.status == "PENDING"]
     tasks = [
-        Todo(N_("Add a product"), int(has_product), "/products"),
+        Todo(N_("Add a product"), int(has_product), "/products?sheet=add"),
         Todo(
-            N_("Open a checkout session"),
+            N_("Create a checkout session"),
             int(bool(newest)),
-            "/products" if product is None else f"/products/{product.id}",
+            "/products?sheet=add" if product is None else f"/products/{product.id}?sheet=open",
         ),
         Todo(
             N_("Receive your first payment"),
@@ -155,14 +155,14 @@ async def _tasks_before_first_payment(
     if access.may("keys.read"):
         keys = await merchants.keys(tx, merchant_id)
         has_key = any(key.revoked_at is None for key in keys)
-        shop.append(Todo(N_("Create an API key"), int(has_key), "/developers/keys"))
+        shop.append(Todo(N_("Create an API key"), int(has_key), "/developers/keys?sheet=create"))
     if access.may("endpoints.read"):
         endpoints = await webhooks.search(tx, merchant_id)
         shop.append(
             Todo(
                 N_("Add a webhook endpoint, so that your shop is notified of payments"),
                 int(bool(endpoints)),
-                "/developers/webhooks",
+                "/developers/webhooks?sheet=add",
             )
         )
     return [tasks[0], *shop, *tasks[1:]]

@@ -5,15 +5,10 @@ from typing import Final
 from opentill.web.translations import N_, NC_
 
 ABOUT_BALANCE: Final = {
-    "available": N_(
-        "What can be paid out to your bank. Below zero when refunds or "
-        "chargebacks took more than there was."
-    ),
-    "pending": N_("What customers have paid and what has not been settled yet."),
-    "frozen": N_("What is held for refunds on their way and for open disputes."),
-    "reserve": N_(
-        "Your rolling reserve: a share of each payment, kept for a time in case of chargebacks."
-    ),
+    "available": N_("Can be paid out to your bank."),
+    "pending": N_("Paid by customers, and not settled yet."),
+    "frozen": N_("Held for refunds and open disputes."),
+    "reserve": N_("Your rolling reserve against chargebacks."),
 }
 ABOUT_DEVELOPER_PAGE: Final = {
     "keys": N_(

@@ -70,4 +70,4 @@ class Todo(msgspec.Struct, frozen=True):
     @property
     def page(self) -> str:
         """The path with * for each id in it, as ``Portal.has_page`` takes it."""
-        return _ID.sub("/*", self.below)
+        return _ID.sub("/*", self.below.partition("?")[0])

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import jinja2
+from markupsafe import Markup, escape
 
 from opentill.core import times
 from opentill.web.translations import N_, NC_
@@ -20,6 +21,7 @@ _MARKS: Final = re.compile(
     "[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f]+"
 )
 _FIRST_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
+_ID: Final = re.compile(r"\b([a-z]{2,6}_)[0-9a-z]{14,}([0-9a-z]{6})\b")
 _SHARED: Final = Path(__file__).parent / "templates"
 
 
@@ -36,7 +38,7 @@ def create_environment(*folders: Path, labels: ModuleType | None = None) -> jinj
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters["iso"] = _iso
+    environment.filters.update(iso=_iso, short_ids=_short_ids)
     # Globals may have any type, but type checkers only know the types of Jinja2's own globals.
     names = cast("dict[str, Any]", environment.globals)
     names.update(N_=N_, NC_=NC_, labels=labels)
@@ -51,6 +53,12 @@ def base_path(public_url: str) -> str:
 def isolated(text: str) -> str:
     """Isolate text for a title or an attribute, as <bdi> does in a body."""
     return f"{_FIRST_ISOLATE}{_MARKS.sub(' ', text).strip()}{_POP_ISOLATE}"
+
+
+def _short_ids(text: str) -> Markup:
+    """Shorten the ids in a text; their elements have the whole id as title."""
+    html = _ID.sub(r'<code class="id" title="\g<0>">\1…\2</code>', str(escape(text)))
+    return Markup(html)  # noqa: S704 - escaped
 
 
 def _iso(time_ms: int) -> str:
