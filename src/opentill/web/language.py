@@ -97,12 +97,16 @@ class Localizer:
         return _amount(self._locale, money.minor, money.currency)
 
     def amount_with_code(self, money: Money) -> str:
-        """Format an amount, with the currency's code after a sign that several currencies use.
+        """Format an amount, with the currency's code if its sign is that of several currencies.
 
-        ``$9.99 USD``, ``¥1,000 JPY``, ``€39.00``.
+        ``€39.00``, ``$9.99 USD``. A sign at the end is replaced by the code: ``9,99 USD``.
         """
         amount = self.amount(money)
-        return f"{amount} {money.currency}" if self.has_shared_sign(money) else amount
+        sign = _SHARED_SIGN.search(amount)
+        if sign is None:
+            return amount
+        is_at_end = sign.end() == len(amount)
+        return f"{amount[: sign.start()].rstrip() if is_at_end else amount} {money.currency}"
 
     def has_shared_sign(self, money: Money) -> bool:
         """Whether an amount's sign is that of several currencies, such as ``$``."""
