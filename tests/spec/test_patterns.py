@@ -3,6 +3,7 @@
 Python's ``$`` also matches before a final line break; that of other languages does not.
 """
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -10,7 +11,10 @@ from typing import Any, Final
 import httpx2
 import jsonschema_rs
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from opentill.http import inputs
 from spec.document_cases import DOCUMENT, Caller
 from support.api_server import SUCCEEDED, ApiServer, Shop, error_of
 from support.people import reset_login_limits
@@ -21,15 +25,26 @@ __all__ = ["reset_login_limits"]
 VALID_TEXTS: Final = {
     r"\S": "Tea",
     r"^[A-Z]{3}$": "USD",
-    r"^[0-9]{1,1}(\.[0-9]{1,5})?$": "0.19",
+    r"^0(\.[0-9]{1,5})?$": "0.19",
     r"^[0-9]{1,8}(\.[0-9]{1,2})?$": "9.99",
     r"^[0-9]{1,15}(\.[0-9]{1,2})?$": "9.99",
     r"^(0|[1-9][0-9]{0,17})$": "0",
     r"^#[0-9a-fA-F]{6}$": "#0d5c49",
     r"^[^\x00]*$": "tea",
-    r"^ *[^@\s]+@[^@\s]+ *$": "ada@example.com",
-    r"^$|^\s*[^@\s]+@[^@\s]+\.[^@\s]+\s*$": "ada@example.com",
-    r"^[Hh][Tt][Tt][Pp][Ss]?://\S+$": "https://shop.example/tea",
+    r"^ *[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+ *$": "ada@example.com",
+    inputs.EMAIL_PATTERN: "ada@example.com",
+    inputs.URL_PATTERN: "https://shop.example/tea",
+}
+# For each pattern, refusals of texts that match it, by rules that no pattern can express.
+RULES: Final = {
+    r"^[A-Z]{3}$": r"\S+ must be (an active ISO 4217 currency|a currency with an exchange rate).*",
+    r"^[0-9]{1,8}(\.[0-9]{1,2})?$": r"\S+ must be (at least 0.01|more than item.minAmount)",
+    r"^[0-9]{1,15}(\.[0-9]{1,2})?$": r"amount must (be from 0.01 to .*|not be more than .*)",
+    r"^(0|[1-9][0-9]{0,17})$": "cursor must be the cursor of an earlier response, or absent",
+    # Which hosts can exist, and for an endpoint which are public.
+    inputs.URL_PATTERN: r"\S+ must (have a host that can exist: .*|be a public https address: .*"
+    r"|be an (absolute )?http or https URL.*|be without a fragment|be one of at most .*)",
+    inputs.EMAIL_PATTERN: "customerEmail must (be an e-mail address|have a domain).*",
 }
 ITEM: Final = {"name": "Tea", "price": "9.99", "currency": "USD"}
 RANGE: Final = {"name": "Tea", "minAmount": "1.00", "maxAmount": "20.00", "currency": "USD"}
@@ -76,6 +91,8 @@ def _send_text(
     owner = Caller(shop) if path.startswith("/v1/merchant/") else None
     headers = {} if owner is None else owner.headers | {"x-api-key": None}
     kind = re.sub("^/v1/(merchant/)?", "", path).split("/")[0]
+    if path == "/v1/products/{id}":
+        ids = {**ids, "products": shop.create_product()["id"]}  # its currency will change
     url = path.replace("{id}", ids.get(kind, ""))
     if method == "get":
         return shop.call(method, url, params={field[0]: text}, headers=headers)
@@ -87,6 +104,7 @@ def _send_text(
         return shop.call(method, url, json={"item": base | {field[1]: text}})
     shown = DOCUMENT["paths"][path][method]["requestBody"]["content"]["application/json"]
     body = shown["example"] | (owner.valid_fields(path) if owner else {}) | {field[0]: text}
+    body.pop("refundNo", None)  # it must be another one for each refund
     if "productId" in body:
         body["productId"] = ids["products"]
     return shop.call(method, url, json=body, headers=headers)
@@ -123,3 +141,30 @@ def test_a_text_ends_where_its_pattern_ends(
         else:
             assert response.status_code == 400, (ending, response.text)
             assert error_of(response)["error"]["field"] in (field[0], ".".join(field)), ending
+
+
+@pytest.mark.parametrize(("method", "path", "field", "schema"), list(_texts_of_requests()))
+def test_a_text_that_matches_its_pattern_is_accepted(
+    shop_with_objects: tuple[Shop, dict[str, str]],
+    method: str,
+    path: str,
+    field: tuple[str, ...],
+    schema: dict[str, Any],
+) -> None:
+    """All texts of a pattern are accepted, except by rules that no pattern can express."""
+    pattern = re.compile(schema["pattern"].replace("$", r"\Z"), re.ASCII)
+    texts = st.from_regex(pattern, alphabet=st.characters(min_codepoint=1, max_codepoint=127))
+
+    @settings(
+        max_examples=20, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(texts.filter(functools.partial(jsonschema_rs.is_valid, schema)))
+    def send(text: str) -> None:
+        response = _send_text(shop_with_objects, method, path, field, text)
+        if response.status_code not in SUCCEEDED:
+            refused = error_of(response)["error"]
+            assert response.status_code == 400, text
+            assert refused["field"].startswith(field[0]), text  # item.minAmount: item.maxAmount
+            assert re.fullmatch(RULES.get(schema["pattern"], "none"), refused["reason"]), refused
+
+    send()

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from opentill.core import languages, money, structs
 from opentill.core.errors import Invalid
 from opentill.core.payment_methods import Method
-from opentill.http import schemas
+from opentill.http import inputs, schemas
 from opentill.http.fields import CreatedAt, DecimalText, meaning
 from opentill.merchants import logo_path
 from opentill.orders import NewOrder, Order, PaymentAttempt
@@ -44,14 +44,14 @@ _Url = Annotated[
     Meta(
         max_length=2048,
         description="an absolute http or https URL of at most 2048 characters",
-        extra_json_schema={"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://\S+$"},
+        extra_json_schema={"pattern": inputs.URL_PATTERN},
     ),
 ]
 _Email = Annotated[
     str,
     Meta(
         description="an e-mail address",
-        extra_json_schema={"pattern": r"^$|^\s*[^@\s]+@[^@\s]+\.[^@\s]+\s*$"},
+        extra_json_schema={"pattern": inputs.EMAIL_PATTERN},
     ),
 ]
 _DisplayName = Annotated[

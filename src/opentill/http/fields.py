@@ -10,7 +10,7 @@ from msgspec import Meta
 # turn such text into floating-point numbers (decision 0044).
 DecimalText = Annotated[str, Meta(extra_json_schema={"pattern": r"^-?[0-9]+(\.[0-9]+)?$"})]
 # The patterns of amounts and rates, in requests and in responses, begin with these texts.
-_DECIMAL_PATTERNS: Final = ("^[0-9]{1,", "^-?[0-9]+")
+_DECIMAL_PATTERNS: Final = ("^[0-9]{1,", "^0(", "^-?[0-9]+")
 CreatedAt = Annotated[int, Meta(description="When it was made, Unix ms.")]
 UpdatedAt = Annotated[int, Meta(description="When it last changed, Unix ms.")]
 MetadataShown = Annotated[

@@ -25,6 +25,12 @@ _EMAIL: Final = re.compile(
     r"@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+[^\W\d_](?:[\w-]{0,61}[^\W_])?",
 )
 
+# Patterns of the API document: what a URL and an e-mail address cannot contain. Which hosts exist
+# is not a matter of a pattern. Quotation marks and the like are escaped for generated code.
+URL_PATTERN: Final = r"^[Hh][Tt][Tt][Pp][Ss]?://[^\s\x00-\x20\x22<>\x5c\x5e\x60|\x7f-\x9f]+$"
+_MAILBOX: Final = r"[^\s\x00-\x1f\x7f-\x9f()<>@,;:\x5c\x22\x5b\x5d]"
+EMAIL_PATTERN: Final = rf"^$|^\s*{_MAILBOX}+@{_MAILBOX}+\.{_MAILBOX}+\s*$"
+
 
 def check_url(field: str, text: str | None) -> str | None:
     """Validate an absolute http(s) URL without credentials. Raises Invalid; None passes."""

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from opentill.checkouts.model import ClientReference, Locale, LocaleField, Methods, Quantity
 from opentill.core import money, structs
 from opentill.core.payment_methods import Method
+from opentill.http import inputs
 from opentill.http.fields import CreatedAt, DecimalText, MetadataShown, UpdatedAt, meaning
 from opentill.products.model import Currency, Description, Image, Metadata, Name, Price
 
@@ -40,7 +41,7 @@ _Url = Annotated[
     Meta(
         max_length=2048,
         description="an absolute http or https URL of at most 2048 characters",
-        extra_json_schema={"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://\S+$"},
+        extra_json_schema={"pattern": inputs.URL_PATTERN},
     ),
 ]
 

@@ -63,7 +63,7 @@ class ProfileUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Annotated[
             str,
             Meta(
-                pattern=r"^[0-9]{1,1}(\.[0-9]{1,5})?\Z",
+                pattern=r"^0(\.[0-9]{1,5})?\Z",
                 description='the rate of the tax that all prices include, as a share: "0.19"',
             ),
         ]

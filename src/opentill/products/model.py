@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from opentill.core import money, structs
 from opentill.core.errors import Invalid
+from opentill.http import inputs
 from opentill.http.fields import CreatedAt, DecimalText, MetadataShown, UpdatedAt, meaning
 
 Status = Literal["ACTIVE", "ARCHIVED"]
@@ -25,7 +26,7 @@ Image = Annotated[
     Meta(
         max_length=2048,
         description="an absolute http or https URL of at most 2048 characters",
-        extra_json_schema={"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://\S+$"},
+        extra_json_schema={"pattern": inputs.URL_PATTERN},
     ),
 ]
 Price = Annotated[

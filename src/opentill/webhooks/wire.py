@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from opentill.http import inputs
 from opentill.http.fields import CreatedAt, UpdatedAt, meaning
 from opentill.http.paging import Millis
 from opentill.webhooks.event_types import TYPES, SentType, Type
@@ -24,7 +25,7 @@ Url = Annotated[
     Meta(
         max_length=2048,
         description="a public https address of at most 2048 characters, without credentials",
-        extra_json_schema={"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://\S+$"},
+        extra_json_schema={"pattern": inputs.URL_PATTERN},
     ),
 ]
 Description = Annotated[str, Meta(max_length=255, description="text of at most 255 characters")]

@@ -24,7 +24,7 @@ Email: TypeAlias = Annotated[
     str,
     Meta(
         max_length=254,
-        pattern=r"^ *[^@\s]+@[^@\s]+ *\Z",
+        pattern=r"^ *[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+ *\Z",
         description="the whole e-mail address of a customer, in capitals or not",
     ),
 ]
