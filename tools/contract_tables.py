@@ -1,8 +1,9 @@
 """Write the tables of fields in docs/contract.md from the OpenAPI document.
 
 `make client` runs it. A table stands between ``<!-- fields of NAME -->`` and ``<!-- end -->``: NAME
-is a schema of the document, ``events`` for the table of event types, or ``queries`` for the query
-parameters of all reads. A test compares the file with the output of this program.
+is a schema of the document, ``events`` for the table of event types, ``queries`` for the query
+parameters of all reads, or ``statement`` for the columns of a statement's CSV. A test compares the
+file with the output of this program.
 """
 
 import re
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from opentill import ledger
 from opentill.app import openapi_document
 from opentill.core.settings import Settings
 from opentill.webhooks.event_types import SENT_TYPES
@@ -64,6 +66,12 @@ def _query_rows(document: Json) -> list[str]:
     return ["| operation | query parameters |", "|---|---|", *rows]
 
 
+def _statement_rows() -> list[str]:
+    """Return a row for each column of a statement's CSV."""
+    rows = [f"| `{name}` | {content} |" for name, content in ledger.STATEMENT_COLUMNS.items()]
+    return ["| column | content |", "|---|---|", *rows]
+
+
 def _payload_schema(document: Json, type_: str) -> str:
     """Return the name of the schema of an event's ``data``."""
     request = document["webhooks"][type_]["post"]["requestBody"]
@@ -81,6 +89,8 @@ def update_tables(text: str) -> str:
         name = match[2]
         if name == "events":
             lines = _event_rows(document)
+        elif name == "statement":
+            lines = _statement_rows()
         else:
             lines = _query_rows(document) if name == "queries" else _field_rows(schemas, name)
         return match[1] + "\n".join(lines) + "\n"

@@ -88,6 +88,10 @@ async def test_a_merchant_without_movements_has_an_empty_statement(db: Db) -> No
     assert text == ",".join(statement.COLUMNS) + "\r\n"
 
 
+def test_every_column_is_described_in_its_order() -> None:
+    assert tuple(statement.COLUMNS) == statement.LineOut.__struct_encode_fields__
+
+
 async def test_the_file_conforms_to_rfc_4180_and_amounts_are_numbers(db: Db) -> None:
     merchant_id = await _create_entries(db)
     text = await _read_file(db, merchant_id)

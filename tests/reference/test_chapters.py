@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 import msgspec
 import playwright
 
-from opentill import app, orders
+from opentill import app, ledger, orders
 from opentill.checkouts.model import (
     LIFETIME_MS,
     MAX_ATTEMPTS,
@@ -113,12 +113,15 @@ def test_the_search_finds_how_to_install_the_clients() -> None:
     assert "opentill webhooks listen mer_… --forward-to http" in _text("webhooks")
 
 
-def test_every_column_of_the_export_is_described_in_its_order() -> None:
+def test_every_column_of_the_csv_files_is_described_in_its_order() -> None:
     text = _text("paging")
     end = text.index("The columns are, in this order")
     for column in orders.EXPORT_COLUMNS:
         assert column.about, column.name
         end = text.index(column.about.replace("`", ""), text.index(column.name, end))
+    end = text.index("The columns of a statement are, in this order")
+    for name, content in ledger.STATEMENT_COLUMNS.items():
+        end = text.index(content.replace("`", ""), text.index(name, end))
 
 
 def test_python_examples_compile() -> None:

@@ -37,6 +37,7 @@ from opentill.ledger.service import (
     summarize_passes,
     trial_balance,
 )
+from opentill.ledger.statement import COLUMNS as STATEMENT_COLUMNS
 from opentill.ledger.statement import EntryRange, StatementError, find_ranges, movements_file
 from opentill.ledger.statement import chunks as statement_file
 
@@ -45,6 +46,7 @@ __all__ = [
     "MAX_SUMMED",
     "MERCHANT_ACCOUNTS",
     "POSTINGS",
+    "STATEMENT_COLUMNS",
     "TYPES",
     "Account",
     "Balance",

@@ -91,7 +91,29 @@ class LineOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
 
-COLUMNS: Final = tuple(field.encode_name for field in msgspec.structs.fields(LineOut))
+# Column → its content, for readers of the contract and of the API reference. New columns are added
+# at the end.
+COLUMNS: Final = {
+    "row": "what the line is: `OPENING`, `MOVEMENT`, `TOTAL` (sum of a type) or `CLOSING`",
+    "currency": "ISO 4217 code of the line's amounts",
+    "time": "when the movement happened, Unix ms; in `OPENING` and `CLOSING` the beginning and the "
+    "end of the range, empty if the range has none",
+    "timeUtc": "the same time as readable text in UTC",
+    "number": "the movement's number among all movements of the currency, from 1",
+    "id": "the id of the balance transaction",
+    "type": "the type of the movement, or of the movements in `TOTAL`",
+    "pending": "how much the pending balance changed; in `TOTAL` and `CLOSING` by all movements",
+    "available": "how much the available balance changed",
+    "frozen": "how much the frozen balance changed",
+    "reserve": "how much the reserve changed",
+    "sourceType": "what caused the movement: `order`, `refund`, `dispute`, `payout` or `operator`",
+    "sourceId": "the id of what caused the movement",
+    "description": "what happened, in words",
+    "pendingAfter": "the pending balance after the line; empty in `TOTAL`",
+    "availableAfter": "the available balance after the line",
+    "frozenAfter": "the frozen balance after the line",
+    "reserveAfter": "the reserve after the line",
+}
 # Fields with text from outside, which may be a formula to a spreadsheet. All other texts are our
 # own; among them are negative amounts, which must remain numbers.
 _FREE: Final = frozenset({"source_id", "description"})

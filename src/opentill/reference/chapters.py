@@ -15,7 +15,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
-from opentill import merchants, orders, webhooks
+from opentill import ledger, merchants, orders, webhooks
 from opentill.core import errors
 from opentill.core.errors import Problem
 from opentill.core.settings import SANDBOX, Settings
@@ -194,6 +194,7 @@ def _values(settings: Settings) -> dict[str, Any]:
             for problem, advice in ADVICE.items()
         ],
         "export_columns": orders.EXPORT_COLUMNS,
+        "statement_columns": ledger.STATEMENT_COLUMNS,
         "waits": [_duration(wait) for wait in webhooks.WAITS_MS],
         "signature_header": signature,
         "timestamp_header": timestamp,
