@@ -67,7 +67,7 @@ def test_an_unknown_page_is_not_found(api_server: ApiServer, path: str) -> None:
         ("dispute_id closed", "dispute.closed"),
         ("4000 0025 0000 3155", "Test cards"),
         ("ROTATE secret", "Rotate a webhook secret"),
-        ("EPAY md5", "The sign"),
+        ("EPAY md5", "Signature"),
     ],
 )
 def test_the_search_lists_the_best_result_first(

@@ -48,7 +48,7 @@ import type {
   WebhookEndpointsListQuery,
 } from "./types.js";
 
-/** What anyone may read, without a key. */
+/** Public information, which needs no API key. */
 export class AgreementResource extends Resource {
   /**
    * Get the merchant services agreement.
@@ -67,8 +67,8 @@ export class AgreementResource extends Resource {
 }
 
 /**
- * What is sold: a name, a price and a currency. A product is archived, never removed, so that
- * its orders stay whole.
+ * What you sell, with a name, a price and a currency. A product is archived, never deleted,
+ * because its orders refer to it.
  */
 export class ProductsResource extends Resource {
   /**
@@ -139,7 +139,7 @@ export class ProductsResource extends Resource {
   }
 }
 
-/** Sessions: for each purchase open one, and send the customer to its `url`. */
+/** Open a checkout session for each purchase, and send the customer to its `url`. */
 export class CheckoutsResource extends Resource {
   /**
    * Create a checkout session.
@@ -199,7 +199,7 @@ export class CheckoutsResource extends Resource {
   }
 }
 
-/** Addresses for any number of customers: each who goes on from one gets a session. */
+/** Links for any number of customers: each customer who continues gets a session. */
 export class PaymentLinksResource extends Resource {
   /**
    * Create a payment link.
@@ -266,7 +266,7 @@ export class PaymentLinksResource extends Resource {
 }
 
 /**
- * What was bought. An order exists as soon as its session does; deliver when its `status` is
+ * Purchases. Each checkout session has an order from the start; fulfil it when its `status` is
  * PAID or SETTLED.
  */
 export class OrdersResource extends Resource {
@@ -274,8 +274,8 @@ export class OrdersResource extends Resource {
    * List orders.
    *
    * Newest first. `startDate` and `endDate` are about when orders were created, both inclusive.
-   * All filters hold at once; `query` finds an order by whatever leads to it, from the moment
-   * at which it exists. Scope: `orders:read`.
+   * Orders match all of the filters. `query` searches customers, amounts, cards, ids, numbers
+   * and metadata, and finds an order as soon as it exists. Scope: `orders:read`.
    *
    * `GET /v1/orders`
    */
@@ -290,9 +290,9 @@ export class OrdersResource extends Resource {
    * Export orders.
    *
    * UTF-8 CSV (RFC 4180) with a header row, oldest order first. `startDate` and `endDate` are
-   * about when orders were created, both inclusive. A few exports of a merchant may run at
-   * once; one more gets 429 with Retry-After. The filters are those of the list: the file has
-   * exactly what the list shows. Scope: `orders:export`.
+   * about when orders were created, both inclusive. A merchant can run four exports at the same
+   * time; one more gets 429 with Retry-After. The filters are the same as those of the list.
+   * Scope: `orders:export`.
    *
    * `GET /v1/orders/export`
    */
@@ -306,8 +306,8 @@ export class OrdersResource extends Resource {
   /**
    * Get an order.
    *
-   * Everything about an order, by its id or by the `trade_no` that Epay shops know it by.
-   * Deliver when its `status` is PAID or SETTLED. Scope: `orders:read`.
+   * An order by its id, or by its Epay `trade_no`. Fulfil the order when its `status` is PAID
+   * or SETTLED. Scope: `orders:read`.
    *
    * `GET /v1/orders/{id}`
    */
@@ -316,13 +316,14 @@ export class OrdersResource extends Resource {
   }
 }
 
-/** Money given back to customers, in full or in parts. */
+/** Refunds of orders, in full or in part. */
 export class RefundsResource extends Resource {
   /**
    * Create a refund.
    *
-   * Without `amount`, all that is left. The money is held at once; the refund is PROCESSING
-   * until the bank has done or refused it. Scope: `refunds:write`.
+   * Without `amount`, everything that has not been refunded yet is refunded. The amount is held
+   * at once; the refund is PROCESSING until the bank confirms or refuses it. Scope:
+   * `refunds:write`.
    *
    * `POST /v1/orders/{id}/refunds`
    */
@@ -359,7 +360,7 @@ export class RefundsResource extends Resource {
   }
 }
 
-/** Payments that customers took back through their banks. */
+/** Payments that customers dispute at their banks. */
 export class DisputesResource extends Resource {
   /**
    * List disputes.
@@ -386,7 +387,7 @@ export class DisputesResource extends Resource {
   }
 }
 
-/** What the operator sends to the merchant's bank. */
+/** Transfers from your balance to your bank account. */
 export class PayoutsResource extends Resource {
   /**
    * List payouts.
@@ -419,8 +420,7 @@ export class BalanceTransactionsResource extends Resource {
   /**
    * List balance transactions.
    *
-   * Every movement on the balance, newest first, with the balances after it. Scope:
-   * `balance:read`.
+   * All transactions, newest first, each with the balances after it. Scope: `balance:read`.
    *
    * `GET /v1/balance/transactions`
    */
@@ -442,7 +442,7 @@ export class BalanceResource extends Resource {
    *
    * For each currency and account, the file has the opening balance, every movement with the
    * balances after it, the sums by type and the closing balance: UTF-8 CSV (RFC 4180) with a
-   * header row. A file whose sums do not add up breaks off. Scope: `balance:read`.
+   * header row. If the sums do not add up, the file ends early. Scope: `balance:read`.
    *
    * `GET /v1/balance/statement.csv`
    */

@@ -354,8 +354,8 @@ def list_orders(
     """List orders.
 
     Newest first. ``start_date`` and ``end_date`` are about when orders were created, both
-    inclusive. All filters hold at once; ``query`` finds an order by whatever leads to it, from
-    the moment at which it exists. Scope: ``orders:read``.
+    inclusive. Orders match all of the filters. ``query`` searches customers, amounts, cards,
+    ids, numbers and metadata, and finds an order as soon as it exists. Scope: ``orders:read``.
     """
     return get(
         "/v1/orders",
@@ -388,9 +388,9 @@ def export_orders(
     """Export orders.
 
     UTF-8 CSV (RFC 4180) with a header row, oldest order first. ``start_date`` and ``end_date``
-    are about when orders were created, both inclusive. A few exports of a merchant may run at
-    once; one more gets 429 with Retry-After. The filters are those of the list: the file has
-    exactly what the list shows. Scope: ``orders:export``.
+    are about when orders were created, both inclusive. A merchant can run four exports at the
+    same time; one more gets 429 with Retry-After. The filters are the same as those of the
+    list. Scope: ``orders:export``.
     """
     return get(
         "/v1/orders/export",
@@ -410,8 +410,8 @@ def export_orders(
 def get_order(order_id: str) -> Request[OrderDetail]:
     """Get an order.
 
-    Everything about an order, by its id or by the ``trade_no`` that Epay shops know it by.
-    Deliver when its ``status`` is PAID or SETTLED. Scope: ``orders:read``.
+    An order by its id, or by its Epay ``trade_no``. Fulfil the order when its ``status`` is
+    PAID or SETTLED. Scope: ``orders:read``.
     """
     return get(f"/v1/orders/{checked_id(order_id)}", OrderDetail)
 
@@ -426,8 +426,9 @@ def create_refund(
 ) -> Request[Refund]:
     """Create a refund.
 
-    Without ``amount``, all that is left. The money is held at once; the refund is PROCESSING
-    until the bank has done or refused it. Scope: ``refunds:write``.
+    Without ``amount``, everything that has not been refunded yet is refunded. The amount is
+    held at once; the refund is PROCESSING until the bank confirms or refuses it. Scope:
+    ``refunds:write``.
     """
     return post(
         f"/v1/orders/{checked_id(order_id)}/refunds",
@@ -507,8 +508,7 @@ def list_balance_transactions(
 ) -> Request[Page[Transaction]]:
     """List balance transactions.
 
-    Every movement on the balance, newest first, with the balances after it. Scope:
-    ``balance:read``.
+    All transactions, newest first, each with the balances after it. Scope: ``balance:read``.
     """
     return get("/v1/balance/transactions", Page[Transaction], type=type, page=page, size=size)
 
@@ -520,7 +520,7 @@ def export_statement(
 
     For each currency and account, the file has the opening balance, every movement with the
     balances after it, the sums by type and the closing balance: UTF-8 CSV (RFC 4180) with a
-    header row. A file whose sums do not add up breaks off. Scope: ``balance:read``.
+    header row. If the sums do not add up, the file ends early. Scope: ``balance:read``.
     """
     return get(
         "/v1/balance/statement.csv",

@@ -121,34 +121,34 @@ def _deployed(node: Any, public_url: str) -> Any:
 
 
 _INTRODUCTION: Final = """\
-Amounts are decimal text with two decimals, times are Unix milliseconds, ids are text.
+Amounts are decimal strings with two decimals, times are Unix milliseconds, ids are strings.
 
-Every response is an envelope: `code` 0, `message` `success` and `data`. A refusal has a business \
-`code`, a `message` and, where an input is to blame, `error.field` and `error.reason`.
+A successful response has `code` 0, `message` `success` and the result in `data`. An error has an \
+error `code`, a `message` and, if a field is invalid, `error.field` and `error.reason`.
 
-Send an `Idempotency-Key` with a POST to be able to repeat it safely: the first response is stored \
-for seven days and sent again.
+Send an `Idempotency-Key` with a POST, so that you can safely repeat it: the first response is \
+stored for seven days and sent again.
 
-Take fields that you do not know, and values of a list that you do not know: later versions add \
-some.
+Ignore fields that you do not know, and do not fail on unknown values of enumerations: later \
+versions add some.
 """
 
 # A tag that is missing here raises KeyError when the server starts.
 _TAGS: Final = {
-    "Config": "What anyone may read, without a key.",
-    "Products": "What is sold: a name, a price and a currency. A product is archived, never "
-    "removed, so that its orders stay whole.",
-    "Checkouts": "Sessions: for each purchase open one, and send the customer to its `url`.",
-    "Links": "Addresses for any number of customers: each who goes on from one gets a session.",
-    "Orders": "What was bought. An order exists as soon as its session does; deliver when its "
+    "Config": "Public information, which needs no API key.",
+    "Products": "What you sell, with a name, a price and a currency. A product is archived, never "
+    "deleted, because its orders refer to it.",
+    "Checkouts": "Open a checkout session for each purchase, and send the customer to its `url`.",
+    "Links": "Links for any number of customers: each customer who continues gets a session.",
+    "Orders": "Purchases. Each checkout session has an order from the start; fulfil it when its "
     "`status` is PAID or SETTLED.",
-    "Refunds": "Money given back to customers, in full or in parts.",
-    "Disputes": "Payments that customers took back through their banks.",
-    "Payouts": "What the operator sends to the merchant's bank.",
-    "Balance": "What is pending, available and frozen, with every movement and statements.",
-    "People": "What people do who work for a merchant: log in, API keys, the team, the agreement, "
-    "webhook endpoints. It takes a person's token and no API key.",
-    "Webhooks": "Events as they happen: the endpoints they are sent to, and reading them later.",
+    "Refunds": "Refunds of orders, in full or in part.",
+    "Disputes": "Payments that customers dispute at their banks.",
+    "Payouts": "Transfers from your balance to your bank account.",
+    "Balance": "Pending, available and frozen amounts, all balance transactions, and statements.",
+    "People": "Operations for the people who work for a merchant: logins, API keys, the team, the "
+    "agreement, webhook endpoints. They need a person's token instead of an API key.",
+    "Webhooks": "Endpoints that receive events, their deliveries, and the list of events.",
 }
 
 

@@ -78,7 +78,7 @@ operations: Final = (
         scope="balance:read",
         tag="Balance",
         summary="List balance transactions",
-        description="Every movement on the balance, newest first, with the balances after it.",
+        description="All transactions, newest first, each with the balances after it.",
         query=queries.ListQuery,
         response=Listing[Transaction],
         read=list_transactions,
@@ -92,8 +92,8 @@ operations: Final = (
         summary="Export a statement",
         description="For each currency and account, the file has the opening balance, every "
         "movement with the balances after it, the sums by type and the closing "
-        "balance: UTF-8 CSV (RFC 4180) with a header row. A file whose sums do not "
-        "add up breaks off.",
+        "balance: UTF-8 CSV (RFC 4180) with a header row. If the sums do not add up, "
+        "the file ends early.",
         query=StatementQuery,
         response=Download,
         read=export_statement,

@@ -34,7 +34,8 @@ operations: Final = (
         example={"email": "bob@example.com", "role": "support"},
         response_example=INVITATION | {"url": "https://pay.example.com/invite/EXAMPLE"},
         refusals=("somebody who is a member already",),
-        about=" Its link works once, for 24 hours. Where there is a mail server, it is mailed, in "
-        "the language of the person who invites, and `url` is null; else it is shown only here.",
+        about=" The link works once, within 24 hours. If there is a mail server, the link is "
+        "mailed, in the language of the inviting person, and `url` is null; otherwise `url` has "
+        "the link.",
     ),
 )  # fmt: skip

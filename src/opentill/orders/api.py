@@ -107,8 +107,8 @@ operations: Final = (
         tag="Orders",
         summary="List orders",
         description="Newest first. `startDate` and `endDate` are about when orders were created, "
-        "both inclusive. All filters hold at once; `query` finds an order by whatever leads to it, "
-        "from the moment at which it exists.",
+        "both inclusive. Orders match all of the filters. `query` searches customers, amounts, "
+        "cards, ids, numbers and metadata, and finds an order as soon as it exists.",
         query=OrdersQuery,
         refusals=("a `query` that more than 200 e-mail addresses begin with",),
         response=Listing[OrderOut],
@@ -122,9 +122,9 @@ operations: Final = (
         tag="Orders",
         summary="Export orders",
         description="UTF-8 CSV (RFC 4180) with a header row, oldest order first. `startDate` and "
-        "`endDate` are about when orders were created, both inclusive. A few exports of a merchant "
-        "may run at once; one more gets 429 with Retry-After. The filters are those of the list: "
-        "the file has exactly what the list shows.",
+        "`endDate` are about when orders were created, both inclusive. A merchant can "
+        "run four exports at the same time; one more gets 429 with Retry-After. The filters are "
+        "the same as those of the list.",
         query=FileQuery,
         response=Download,
         read=export_orders,
@@ -135,8 +135,8 @@ operations: Final = (
         scope="orders:read",
         tag="Orders",
         summary="Get an order",
-        description="Everything about an order, by its id or by the `trade_no` that Epay shops "
-        "know it by. Deliver when its `status` is PAID or SETTLED.",
+        description="An order by its id, or by its Epay `trade_no`. Fulfil the order when its "
+        "`status` is PAID or SETTLED.",
         id_of=parse_order_id,
         response=OrderDetail,
         read=get,

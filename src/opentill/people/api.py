@@ -134,11 +134,10 @@ _LOGINS: Final = (
         path=f"{_BELOW}/sessions",
         tag=TAG,
         summary="Log in",
-        description="`code` is needed where the person has a second "
-        "factor: a code of the authenticator or, also where it is a passkey, a recovery code. "
-        "`merchantId` is needed where they are a member of several merchants. An "
-        "`Idempotency-Key` is not read: no token is stored to be sent again. If the response is "
-        "lost, log in again.",
+        description="`code` is required if the person has a second factor: a code of the "
+        "authenticator app, or a recovery code, which also replaces a passkey. `merchantId` is "
+        "required if the person is a member of several merchants. An `Idempotency-Key` is ignored, "
+        "since tokens are not stored: if the response is lost, log in again.",
         auth=False,
         body=LoginBody,
         response=Tokens,
@@ -153,9 +152,9 @@ _LOGINS: Final = (
         path=f"{_BELOW}/sessions/refresh",
         tag=TAG,
         summary="Refresh tokens",
-        description="The refresh token is used up, and a new one "
-        "comes back. One that was used already ends the session. An `Idempotency-Key` is not "
-        "read: if the response is lost, log in again.",
+        description="Returns new tokens; the old refresh token stops working. If a refresh token "
+        "is used a second time, the login ends. An `Idempotency-Key` is ignored: if the response "
+        "is lost, log in again.",
         auth=False,
         body=RefreshBody,
         response=Tokens,
@@ -173,9 +172,9 @@ _LOGINS: Final = (
         "PATCH", "/profile", "settings.manage", "Update the profile", body=ProfileUpdate,
         response=Profile, write=handlers.change_profile, example={"accentColor": "#0d5c49"},
         response_example=_PROFILE, refusals=("a `version` that is not that of the profile now",),
-        about=" Only the fields that are sent change; null takes one away. The name is that of "
-        "sessions that are opened from now on, everything else is shown at once. A receipt shows "
-        "the seller's details and rate that were in force when its payment was made.",
+        about=" Only the fields that are sent change; null clears a field. Sessions that are "
+        "opened from now on have a new name; all other changes are shown at once. A receipt shows "
+        "the seller's details and tax rate that were in force when its payment was made.",
     ),
 )  # fmt: skip
 # The example of a logo in the API document: a PNG of 32 by 32 pixels, in base64.
@@ -187,72 +186,76 @@ _LOGOS: Final = (
         "PUT", "/logo", "settings.manage", "Update the logo", body=LogoBody, response=Profile,
         write=handlers.set_logo, example={"content": EXAMPLE_LOGO}, response_example=_PROFILE,
         refusals=("a picture that cannot be a logo",),
-        about=" Customers see it at once. The same picture again is no change.",
+        about=" Customers see the new logo at once. Sending the same picture again changes "
+        "nothing.",
     ),
     row(
         "DELETE", "/logo", "settings.manage", "Remove the logo", response=None,
-        write=handlers.remove_logo, about=" Doing it twice is harmless.",
+        write=handlers.remove_logo, about=" The request can be repeated.",
     ),
 )  # fmt: skip
 _KEYS: Final = (
     row(
         "GET", "/keys", "keys.read", "List API keys", query=KeysQuery,
         response=Listing[KeyOut], read=handlers.list_keys, response_example=page_example(_KEY),
-        about=" Newest first, those that were revoked too.",
+        about=" Keys are listed newest first, including revoked ones.",
     ),
     row(
         "POST", "/keys", "keys.manage", "Create an API key", body=KeyBody,
         response=KeyWithSecret, status=201, write=handlers.create_key, secret=True,
         example={"name": "Shop", "scopes": ["orders:read", "refunds:write"]},
         response_example=_NEW_KEY, refusals=("a scope that there is not",),
-        about=" The `key` is shown only here. Nobody makes a key that may do more than their own"
-        " role; without `scopes` it may do everything, and takes an owner.",
+        about=" The `key` is shown only in this response. A key cannot do more than the role of"
+        " the person who creates it. A key without `scopes` can do everything, and only owners can"
+        " create one.",
     ),
     row(
         "PATCH", "/keys/{id}", "keys.manage", "Update an API key", body=KeyUpdate,
         response=KeyOut, write=handlers.change_key, example={"name": "Till 2"},
-        response_example=_KEY, about=" Another name; the key stays as it is. Of one that may do"
-        " more than the person's role: 403.",
+        response_example=_KEY, about=" Changes the name of the key. 403 if the key can do"
+        " more than the person's role.",
     ),
     row(
         "POST", "/keys/{id}/regenerate", "keys.manage", "Regenerate an API key",
         response=KeyWithSecret, status=201, write=handlers.regenerate_key, secret=True,
-        response_example=_NEW_KEY, about=" The old key is dead at once; the new one has its scopes."
-        " Of one that may do more than the person's role: 403.",
+        response_example=_NEW_KEY, about=" The old key stops working at once; the new one has its"
+        " scopes. 403 if the key can do more than the person's role.",
     ),
     row(
         "DELETE", "/keys/{id}", "keys.manage", "Revoke an API key", response=None,
-        write=handlers.revoke_key, about=" Requests with it get 401 from now on.",
+        write=handlers.revoke_key, about=" Requests with the key get 401 from now on.",
     ),
 )  # fmt: skip
 _TEAM: Final = (
     row(
         "GET", "/team", "team.read", "List members", query=PageQuery,
         response=Listing[MemberOut], read=handlers.list_members,
-        response_example=page_example(_MEMBER), about=" The longest in the team first.",
+        response_example=page_example(_MEMBER),
+        about=" Members are listed in the order in which they joined.",
     ),
     row(
         "PATCH", "/team/{id}", "team.manage", "Update a member", body=MemberUpdate,
         response=MemberOut, write=handlers.change_member, example={"role": "finance"},
         response_example=_MEMBER, refusals=("another role for the last owner",),
-        about=f" Roles: {', '.join(MERCHANT_ROLES)}. If the role is lowered, the API keys that they"
-        " made stay valid unless `revokeKeys` is true: then those that may do more than the new"
-        " role are revoked. `GET /v1/merchant/keys?madeBy=` lists their keys.",
+        about=f" Roles: {', '.join(MERCHANT_ROLES)}. If the role is lowered, the API keys that the"
+        " member created stay valid, unless `revokeKeys` is true: then keys that can do more than"
+        " the new role are revoked. `GET /v1/merchant/keys?madeBy=` lists the keys.",
     ),
     row(
         "DELETE", "/team/{id}", "team.manage", "Remove a member", response=None,
         query=RemovalQuery, write=handlers.remove_member, refusals=("the last owner",),
-        about=" What they could do here ends at once. The API keys that they made go on working"
-        " unless `revokeKeys` is true: `GET /v1/merchant/keys?madeBy=` lists them.",
+        about=" The member loses access at once. API keys that the member created stay valid,"
+        " unless `revokeKeys` is true. `GET /v1/merchant/keys?madeBy=` lists the keys.",
     ),
     row(
         "GET", "/team/invitations", "team.read", "List invitations", query=PageQuery,
         response=Listing[InvitationOut], read=handlers.list_invitations,
-        response_example=page_example(INVITATION), about=" Those that can still be accepted.",
+        response_example=page_example(INVITATION),
+        about=" Lists the invitations that can still be accepted.",
     ),
     row(
         "DELETE", "/team/invitations/{id}", "team.manage", "Withdraw an invitation", response=None,
-        write=handlers.withdraw, about=" Its link no longer works.",
+        write=handlers.withdraw, about=" The link stops working.",
     ),
 )  # fmt: skip
 _AGREEMENT: Final = (
@@ -266,7 +269,7 @@ _AGREEMENT: Final = (
         body=AcceptanceBody, response=AcceptanceOut, status=201, write=handlers.accept_agreement,
         example={"renderedDocumentSha256": "a9" * 32}, response_example=_ACCEPTANCE,
         refusals=("the digest of another document than the one in force",),
-        about=" It is kept for ever; accepted again, the first time counts.",
+        about=" An acceptance is kept for ever. If it is repeated, the first one counts.",
     ),
 )  # fmt: skip
 # Operations of the merchant API that persons may use too → their permission and summary.

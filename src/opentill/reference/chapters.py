@@ -34,18 +34,22 @@ class Chapter(msgspec.Struct, frozen=True):
 
 
 CHAPTERS: Final = (
-    Chapter("quickstart", "Get started", "From a key to the first payment, in five requests."),
-    Chapter("authentication", "Authentication", "API keys: where they go and how they end."),
-    Chapter("payments", "How a payment goes", "Sessions, orders, refunds and your money."),
-    Chapter("formats", "Amounts, times and ids", "What every field of one kind looks like."),
-    Chapter("errors", "Errors", "Every business code, and what to do about it."),
-    Chapter("idempotency", "Repeating safely", "A request that was sent twice has one effect."),
-    Chapter("paging", "Lists and paging", "Pages, filters and exports."),
-    Chapter("webhooks", "Webhooks", "Events as they happen, and how to verify them."),
-    Chapter("testing", "Test cards and test money", "Payments without real money."),
-    Chapter("limits", "Limits", "How much and how often."),
-    Chapter("epay", "Epay", "For shops that speak Epay already."),
-    Chapter("clients", "Clients and versions", "Libraries, generators and what may change."),
+    Chapter("quickstart", "Get started", "From an API key to a first payment, in five requests."),
+    Chapter("authentication", "Authentication", "How to send an API key, and how to replace one."),
+    Chapter("payments", "Payments", "Checkout sessions, orders, refunds and your balance."),
+    Chapter("formats", "Amounts, times and ids", "The format of each kind of field."),
+    Chapter("errors", "Errors", "Every error code, and what to do about it."),
+    Chapter("idempotency", "Idempotent requests", "How to retry a request without doing it twice."),
+    Chapter("paging", "Pagination", "Pages, filters and exports."),
+    Chapter("webhooks", "Webhooks", "How to receive events and verify their signatures."),
+    Chapter("testing", "Testing", "Test cards, and cases to try before you go live."),
+    Chapter("limits", "Limits", "Rate limits, and the largest values of fields."),
+    Chapter("epay", "Epay", "For shops that have an Epay integration."),
+    Chapter(
+        "clients",
+        "Client libraries",
+        "Python and JavaScript clients, and versions of the API.",
+    ),
 )
 BY_NAME: Final[Mapping[str, Chapter]] = {chapter.name: chapter for chapter in CHAPTERS}
 
@@ -60,37 +64,37 @@ class Advice(msgspec.Struct, frozen=True):
 _AGAIN: Final = "Wait as many seconds as `Retry-After` says, then send it again"
 ADVICE: Final[Mapping[type[Problem], Advice]] = {
     errors.Invalid: Advice(
-        "An input or a business rule refuses. `error.field` names the input, `error.reason` "
-        "says what would be accepted. JSON that cannot be read has the field `body`.",
-        "Change the request. The same one is refused again.",
+        "A field is invalid, or a rule does not allow the request. `error.field` names the field, "
+        "`error.reason` says what is accepted. For JSON that cannot be parsed the field is `body`.",
+        "Correct the request. Sending the same request again gives the same error.",
     ),
     errors.Unauthorized: Advice(
-        "There is no key, or it is wrong, expired or revoked, or of the other environment, or "
-        "the request came from an address that the key does not allow.",
-        "Check the key. Which of these it was is not said.",
+        "The API key is missing, wrong, expired, revoked or of the other environment, or the key "
+        "does not allow the address that the request came from.",
+        "Check the key. The response does not say which of these it was.",
     ),
     errors.NotPermitted: Advice(
-        "The role of the person does not include this, or it takes a login of the last ten "
-        "minutes. To a request with a key it comes where the operator has switched off what it "
-        "needs, `charge` or `refund`, or where the agreement is not accepted: `error.field` says "
+        "The person's role does not permit this, or the person must have logged in within the last "
+        "ten minutes. A request with an API key gets it if the operator has switched off `charge` "
+        "or `refund` for your account, or if the agreement is not accepted: `error.field` says "
         "which, `error.reason` why.",
-        "Do what `error` says: the same request is refused until then. Or log in again, or ask an "
+        "Do what `error` says, then send the request again. A person logs in again, or asks an "
         "owner of the team for another role.",
     ),
     errors.NotFound: Advice(
-        "The address is unknown, or you have nothing with this id. What another merchant has "
-        "is not found either.",
+        "The path is unknown, or you have no object with this id. Objects of other merchants are "
+        "not found either.",
         "Check the path and the id.",
     ),
     errors.MethodNotAllowed: Advice(
-        "The address is there, but not for this method. `Allow` names those it takes.",
+        "The path exists, but not for this method. The header `Allow` lists its methods.",
         "Use another method.",
     ),
     errors.Conflict: Advice(
         "A request with the same `Idempotency-Key` is still running.",
         "Send the same request again after a moment.",
     ),
-    errors.PayloadTooLarge: Advice("The body is larger than 64 KiB.", "Send less."),
+    errors.PayloadTooLarge: Advice("The body is larger than 64 KiB.", "Send a smaller body."),
     errors.UnsupportedMediaType: Advice(
         "The body is not `application/json`.",
         "Send JSON with `Content-Type: application/json`.",
@@ -101,12 +105,12 @@ ADVICE: Final[Mapping[type[Problem], Advice]] = {
     ),
     errors.TooManyRequests: Advice("A rate limit is reached.", f"{_AGAIN}."),
     errors.Internal: Advice(
-        "A defect of the server. Nothing of it is in the response.",
-        "Send it again with the same `Idempotency-Key`. If that does not help, give the "
-        "operator the `x-request-id`.",
+        "An error of the server. The response does not describe it.",
+        "Send it again with the same `Idempotency-Key`. If the error remains, give the operator "
+        "the `x-request-id`.",
     ),
     errors.Unavailable: Advice(
-        "The database, or a gateway that must be asked first, does not respond.",
+        "The database does not respond, or a gateway on which the request depends.",
         f"{_AGAIN} with the same `Idempotency-Key`.",
     ),
 }

@@ -80,8 +80,8 @@ operations: Final = (
         scope="refunds:write",
         tag="Refunds",
         summary="Create a refund",
-        description="Without `amount`, all that is left. The money is held at once; the refund "
-        "is PROCESSING until the bank has done or refused it.",
+        description="Without `amount`, everything that has not been refunded yet is refunded. The "
+        "amount is held at once; the refund is PROCESSING until the bank confirms or refuses it.",
         body=RefundBody,
         response=RefundOut,
         status=201,
