@@ -25,6 +25,7 @@ from support.tables import TENANT_TABLES
 # about.
 OTHER_MODULES: Final = {
     "opentill.cli.doctor_queries": "catalogues of PostgreSQL, which belong to no feature",
+    "opentill.figures.brand_queries": "payments and disputes by month and card brand",
     "opentill.figures.gateway_queries": "figures by gateway, over all merchants",
     "opentill.integrity.event_queries": "the integrity rule of events, which is long",
     "opentill.ledger.incremental_queries": "the incremental check of a range of entries",
@@ -179,6 +180,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         "disputes.queries": "ANYWHERE CLAIM_UNMATCHED COUNT_UNMATCHED DUE MAKE_DUE OF_ALL",
         "epay.queries": "ALL ANY FAILED_NOTICES MAKE_NOTICES_DUE PAID_TWICE PRUNE_REQUESTS"
         " SKIP_NOTICES",
+        "figures.brand_queries": "CLEAR DIFFER DISPUTES_OF_ALL LOCK PAYMENTS_OF_ALL RECOUNT",
         "figures.gateway_queries": "DIFFER RECOUNT",
         "figures.queries": "WAITING",
         "http.queries": "PRUNE PRUNE_IGNORED PRUNE_REFUSED",
@@ -192,7 +194,10 @@ ACROSS_MERCHANTS: Final = frozenset(
         "orders.payments.queries": "CLAIM_ATTEMPTS DUPLICATES LAST_REFUSED MAKE_DUE"
         " UNCOUNTED_MERCHANTS",
         "orders.queries": "ANYWHERE FORGOTTEN STUCK STUCK_ORDERS",
-        "orders.search.across_merchants_queries": "NEWEST_OF_ALL NEWEST_OF_ALL_BY_STATUS",
+        "orders.search.across_merchants_queries": "NEWEST_OF_ALL NEWEST_OF_ALL_BY_STATUS"
+        " NEWEST_OF_ALL_BY_REFUNDS_BY_PARTIALLY_REFUNDED0"
+        " NEWEST_OF_ALL_BY_REFUNDS_BY_REFUND_PENDING0"
+        " NEWEST_OF_ALL_BY_REFUNDS_BY_REFUND_FAILED0",
         "orders.search.queries": "INDEX_AGAIN WAITING",
         "orders.settlement.queries": "RESERVES_DUE",
         "payment_links.queries": "ANYWHERE NOTE_ENDED",
@@ -200,8 +205,8 @@ ACROSS_MERCHANTS: Final = frozenset(
         " REQUESTS_WAITING REQUEST_ANYWHERE RETURNED RUN_EXCEEDS RUN_SUMS TRANSFERS WAITING_OF_RUN",
         "rates.queries": "MISSING",
         "reconciliation.queries": "BETWEEN HAS_PAYMENTS NAMED SUMS_OF_PAYOUTS",
-        "refunds.queries": "ANYWHERE CLAIM CLAIM_UNMATCHED COUNT_UNMATCHED MAKE_CASES_DUE MAKE_DUE"
-        " UNREPORTED",
+        "refunds.queries": "ANYWHERE CLAIM CLAIM_UNMATCHED COUNT_UNMATCHED FAILED MAKE_CASES_DUE"
+        " MAKE_DUE UNREPORTED",
         "webhooks.dispatch_queries": "OLDEST TAKE_LEASES WAITING",
         "webhooks.queries": "ANYWHERE DISABLED MAKE_DUE PRUNE_ATTEMPTS PRUNE_DELIVERIES"
         " PRUNE_ENDPOINTS PRUNE_EVENTS SKIP_WAITING",

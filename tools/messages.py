@@ -43,6 +43,7 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
 # Files that match the patterns of several areas, but belong to only one.
 _ONLY: Final = {
     "customer_templates.py": "customer",
+    "dispute_reasons.py": "merchant",
     "refund_failures.py": "merchant",
 }
 KEYWORDS: Final = {**DEFAULT_KEYWORDS, "_gettext": None, "NC_": ((1, "c"), 2)}

@@ -162,6 +162,7 @@ async def _prune_webhooks(app: App) -> int:
 
 async def _repair_figures(app: App) -> int:
     await figure_jobs.repair_by_gateway(app.db)
+    await figure_jobs.repair_by_brand(app.db)
     return 0
 
 

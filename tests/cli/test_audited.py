@@ -46,7 +46,8 @@ OTHERS: Final = {
     " clock:show people:list links:list,show,qr",
     "count figures": "figures:count,show",
     "move money or decide about it; their own tests check the audit log": "settle"
-    " orders:confirm,refund,revoke,given-back,note refunds:done,failed,reversed,record,dismiss"
+    " orders:confirm,refund,revoke,given-back,note refunds:done,failed"
+    " refunds:reversed,handled,record,dismiss"
     " disputes:open,win,lose,recover,deadline,dismiss,note"
     " payouts:create,approve,reject,paid,failed,run,file,report"
     " approvals:approve,reject"

@@ -56,6 +56,8 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> 
     refund = await world.create_refund(tx, order, "1")
     sent_refund = await world.create_refund(tx, order, "1")
     await refund_queries.SENDING.get(tx, merchant_id=sent_refund.merchant_id, id=sent_refund.id)
+    failed_refund = await world.create_refund(tx, order, "1")
+    await world.report_refund(tx, failed_refund, "REFUSED")
     disputed_order = await world.create_order_in(tx, "PAID")
     dispute = await disputes.open_manually(
         tx, disputed_order.merchant_id, disputed_order.id, who="ann", reason="letter", now=NOW
@@ -115,6 +117,7 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> 
             order_paid_twice.merchant_id,
             (await world.read_attempts(tx, order_paid_twice))[1].id,
         ),
+        "failed_refunds": (failed_refund.merchant_id, failed_refund.id),
         "refunds": (refund.merchant_id, refund.id),
         "stuck": (stuck_order.merchant_id, stuck_order.id),
         "endpoints": (order.merchant_id, "https://shop.example/hook"),

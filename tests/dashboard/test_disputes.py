@@ -98,7 +98,7 @@ def test_a_dispute_shows_its_facts_movements_and_history(shop: Shop) -> None:
     page = text_of(ada.get(page_path(shop, dispute.id)))
     for text in (
         "Dispute of $9.99", dispute.order_id, "none named", "Fee if lost $15.00",
-        "Nothing is sent to the bank by itself", "The payment does not settle",
+        "Nothing is sent automatically", "The payment does not settle",
     ):  # fmt: skip
         assert text in page
     decide(shop, dispute, "lost")
@@ -124,7 +124,7 @@ def test_a_note_on_a_dispute_is_added_once_and_shown_as_entered(shop: Shop) -> N
     refusal = ada.post(f"{path}/notes", form | {"note": "More"})  # the form was used already
     assert refusal.status_code == 422
     assert ">\nMore</textarea>" in refusal.text
-    (form_id,) = hidden_field_values(refusal, "form_id")
+    *_, form_id = hidden_field_values(refusal, "form_id")  # the form of notes is the last one
     assert ada.post(f"{path}/notes", {"note": "More", "form_id": form_id}).status_code == 303
     page = ada.get(f"{path}?done=note")
     assert page.text.count("Delivered.\n&lt;b&gt;Signed&lt;/b&gt;</p>") == 1
@@ -351,6 +351,10 @@ def test_another_site_and_a_viewer_cannot_add_to_a_dispute(shop: Shop) -> None:
     assert 'type="file"' not in page.text
     assert upload(viewer, page_path(shop, dispute.id, "evidence"), PDF).status_code == 403
     assert viewer.post(page_path(shop, dispute.id, "notes"), {"note": "x"}).status_code == 403
+    response = {"response": "ACCEPTED", "confirm": "yes"}
+    assert "Contest the dispute" not in page.text
+    for sender in (viewer, create_person(shop.api_server, shop.id, "finance")):
+        assert sender.post(page_path(shop, dispute.id, "response"), response).status_code == 403
 
 
 def test_a_file_for_a_decided_dispute_is_refused(shop: Shop) -> None:

@@ -47,6 +47,7 @@ UNBOUNDED: Final = {
     "reconciliation.queries.NAMED": "reads the period of a gateway's report",
     "reconciliation.queries.HAS_PAYMENTS": "reads the period of a gateway's report",
     "mail.queries.OUTAGES": "reads attempts that must be queried by their partial index",
+    "figures.brand_queries.RECOUNT": "counts everything again, as after an upgrade",
     "figures.gateway_queries.RECOUNT": "counts everything again, as after an upgrade",
     "webhooks.queries.RESEND_RANGE": "resends all of a merchant's events in a period",
 }

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 import pytest
@@ -39,6 +39,7 @@ from opentill.db.database import Tx
 from opentill.db.query import Value
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import credentials, notices
+from opentill.figures import dispute_rates
 from opentill.figures import jobs as figure_jobs
 from opentill.gateways.model import Card, GatewayPaymentEvent, PaymentOutcome, RefundOutcome
 from opentill.http import ignored_log, refused
@@ -52,6 +53,8 @@ from opentill.orders import jobs as order_jobs
 from opentill.orders.payments import confirmation, duplicates, outcomes
 from opentill.orders.payments import service as payments
 from opentill.orders.search import jobs as indexing
+from opentill.orders.search import service as order_search
+from opentill.orders.search.model import ExportCursor, OrderFilters
 from opentill.orders.settlement import service as settlement
 from opentill.payment_links import queries as link_queries
 from opentill.refunds import jobs as refund_jobs
@@ -127,6 +130,7 @@ EXPLAINED: Final = frozenset(
         "ledger.queries": "OVERDUE TRIAL_BALANCE",
         "figures.queries ": "RANGE_SUMS",
         # staff run these: tests/console
+        "figures.brand_queries": "DIFFER RECOUNT DISPUTES_OF_ALL PAYMENTS_OF_ALL",
         "figures.gateway_queries": "DIFFER RECOUNT",
         "ledger.queries   ": "VIOLATED PASSES CHECKS",
         "orders.payments.queries ": "LAST_REFUSED",
@@ -143,7 +147,9 @@ EXPLAINED: Final = frozenset(
         "orders.search.queries": "WAITING BY_TERM1 BY_TERM3 BY_TERM_AND_MORE1"
         " BY_COLUMNS_BY_PRODUCT_ID0 BY_COLUMNS_BY_PRODUCT_ID1 BY_COLUMNS_BY_PRODUCT_ID2"
         " BY_COLUMNS_BY_PRODUCT_ID3 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID0"
-        " BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID1 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID3",
+        " BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID1 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID3"
+        " BY_REFUNDS_BY_PARTIALLY_REFUNDED1 BY_REFUNDS_BY_REFUND_PENDING1"
+        " BY_REFUNDS_BY_REFUND_FAILED1",
         "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE"
         " INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
         # this is about a closed merchant: tests/onboarding
@@ -183,7 +189,10 @@ EXPLAINED: Final = frozenset(
         "orders.search.queries ": "INDEX_AGAIN",
         # these are over all merchants: tests/console/test_search.py and test_payments.py
         "orders.search.across_merchants_queries": "NEWEST_OF_PLACES PENDING_OF_ALL"
-        " OF_REFS NEWEST_OF_ALL NEWEST_OF_ALL_BY_STATUS",
+        " OF_REFS NEWEST_OF_ALL NEWEST_OF_ALL_BY_STATUS"
+        " NEWEST_OF_ALL_BY_REFUNDS_BY_PARTIALLY_REFUNDED0"
+        " NEWEST_OF_ALL_BY_REFUNDS_BY_REFUND_PENDING0"
+        " NEWEST_OF_ALL_BY_REFUNDS_BY_REFUND_FAILED0",
         "payouts.queries    ": "OF_REFERENCE",
         "products.queries ": "SEARCH_ALL",
         "merchants.queries        ": "ALL_NAMES",
@@ -443,9 +452,40 @@ class Business:
                     )
                 )
         remainder = api_server.tx(lambda tx: world.create_refund(tx, order, now=self.advance()))
+        failed_order = self.settle_order()
+        self.end_refund(failed_order, "REFUSED")
+        partly_refunded = self.settle_order()
+        self.end_refund(partly_refunded, "SUCCEEDED")
+        self.list_by_refunds()
         api_server.tx(lambda tx: world.report_refund(tx, remainder, "SUCCEEDED", self.now))
+        self.end_refund(failed_order, "SUCCEEDED")  # this handles the refund that failed
+        failed = self.end_refund(failed_order, "REFUSED")
+        api_server.tx(
+            lambda tx: refunds.mark_handled(
+                tx, self.id, failed.id, who="op", how="in cash", now=self.now
+            )
+        )
         shop.data("GET", f"/v1/refunds/{first['id']}")
         shop.data("GET", f"/v1/orders/{order.id}/refunds")
+
+    def end_refund(self, order: orders.Order, status: Any) -> refunds.Refund:
+        """Refund a part of an order, and report the end of the refund."""
+        refund = self.api_server.tx(
+            lambda tx: world.create_refund(tx, order, "1.00", now=self.advance())
+        )
+        self.api_server.tx(lambda tx: world.report_refund(tx, refund, status, self.now))
+        return refund
+
+    def list_by_refunds(self) -> None:
+        """List and export orders by the progress of their refunds; count failed refunds."""
+        db = self.app.db
+        for progress in get_args(orders.RefundProgress):
+            query = orders.OrdersQuery()
+            rows, _ = self.api_server.run(orders.list_page(db, self.id, query, progress))
+            filters = OrderFilters(merchant_id=self.id, since=0, until=FOREVER, refunds=progress)
+            after = order_search.list_after(db, filters, None, ExportCursor(0, ""), 10)
+            assert len(self.api_server.run(after)) == len(rows) > 0
+        assert self.api_server.tx(lambda tx: refunds.count_failed(tx, self.id))
 
     def settle_orders(self) -> None:
         """Add a note, settle one order and all due ones, and release reserves."""
@@ -487,6 +527,11 @@ class Business:
         (file, _) = api_server.tx(lambda tx: disputes.list_evidence(tx, dispute))
         api_server.tx(lambda tx: disputes.read_evidence(tx, self.id, file.id))
         api_server.tx(lambda tx: disputes.set_deadline(tx, self.id, dispute.id, DAY, self.now))
+        api_server.tx(
+            lambda tx: disputes.respond(
+                tx, self.id, dispute.id, "CONTESTED", who="op", now=self.now
+            )
+        )
         for status in (None, "OPEN"):
             page = disputes.page(self.app.db, self.id, status, (0, FOREVER), 1, 50)
             api_server.run(page)
@@ -673,6 +718,8 @@ class Business:
             self.api_server.tx(lambda tx: orders.list_newest(tx, self.id, 10))
             self.api_server.run(figure_jobs.count_all(self.app.db))
             self.api_server.run(figures.read(self.app.db, self.id, UTC, self.advance()))
+        month = dispute_rates.month_of(self.now)
+        assert self.api_server.run(figures.read_rates(self.app.db, self.id, month, month))
 
     def read_payment_page(self) -> None:
         """Read the data of the dashboard's page of a payment."""

@@ -160,6 +160,24 @@ async def test_concurrent_uploads_never_exceed_the_maximum(db: Db) -> None:
     assert (await add_file(db, dispute, PDF + bytes([0]))).number == 1
 
 
+async def test_an_upload_that_fails_while_it_is_stored_leaves_nothing(db: Db) -> None:
+    dispute = await open_dispute(db)
+    async with db.transaction() as tx:
+        await tx.execute(
+            "create function fail() returns trigger language plpgsql"
+            " as $$ begin raise 'disk full' using errcode = 'disk_full'; end $$;"
+            " create trigger fail before insert on dispute_evidence"
+            " for each row execute function fail()"
+        )
+    with pytest.raises(Exception, match="disk full"):
+        await add_file(db, dispute, PDF)
+    assert await read_audit_subjects(db, dispute) == []
+    async with db.transaction() as tx:
+        await tx.execute("drop function fail cascade")
+    assert (await add_file(db, dispute, PDF)).number == 1
+    assert len(await read_audit_subjects(db, dispute)) == 1
+
+
 async def test_a_decided_dispute_accepts_notes_but_no_files(db: Db) -> None:
     dispute = await open_dispute(db)
     key = (dispute.merchant_id, dispute.id)

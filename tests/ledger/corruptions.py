@@ -105,6 +105,7 @@ AGAIN = "orders under one Epay number ask for the same, and only the last can st
 FIGURES = "figures are the sums of the entries that are counted"
 AWAITED = "awaited money is what its entries left in the account"
 FAILED = "failed attempts are counted in the quarter hour that they name"
+BRANDS = "payments by card brand are counted once, in their month"
 EVENTS = event_queries.SENTENCE
 
 _REVERSED: Final = "status = 'FAILED' and succeeded_at is not null"
@@ -215,6 +216,9 @@ FEATURE_CORRUPTIONS: Final = (
     ("update awaited_figures set amount_minor = amount_minor + 1", AWAITED),
     ("delete from attempt_figures", FAILED),
     ("update payment_attempts set counted_at = null where counted_at is not null", FAILED),
+    ("update brand_figures set payments = payments + 1", BRANDS),
+    ("update brand_figures set volume_minor = volume_minor - 1", BRANDS),
+    ("update brand_figures set month = month - 86400000", BRANDS),
 )  # fmt: skip
 
 

@@ -40,6 +40,10 @@ CONTENT: Final[dict[str, dict[str, Any]]] = {
     "receipt": {**OF_ORDER, "method": "CREDIT_CARD", "paid_at": NOW},
     "refund": {**OF_ORDER, "refunded": USD, "at": NOW},
     "refund_failed": {**OF_ORDER, "refunded": USD, "at": NOW},
+    "refund_refused": {
+        "merchant_id": "mer_1", "order_id": "order_1", "refund_id": "re_1", "amount": USD,
+        "reason": "declined", "at": NOW,
+    },
     "refund_reversed": {
         "merchant_id": "mer_1", "order_id": "order_1", "refund_id": "re_1", "amount": USD,
         "reason": "account closed", "at": NOW,

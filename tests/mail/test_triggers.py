@@ -180,7 +180,6 @@ async def test_members_get_mails_about_refunds_reversed_or_made_at_the_provider(
             lambda tx, report=report: refunds.apply_report(tx, shop, report, NOW, gateway="sandbox")
         )
     refund = await db.run(lambda tx: world.create_refund(tx, paid, "1.00"))
-    # A refused refund causes no mail.
     await db.run(lambda tx: world.report_refund(tx, refund, "REFUSED"))
     for _ in range(2):
         await _queue_mails(db)
@@ -190,6 +189,9 @@ async def test_members_get_mails_about_refunds_reversed_or_made_at_the_provider(
         ("receipt", "ann@example.com"),
         ("refund_at_gateway", "finance@example.com"),
         ("refund_at_gateway", "owner@example.com"),
+        ("refund_refused", "finance@example.com"),
+        ("refund_refused", "owner@example.com"),
+        ("refund_refused", "support@example.com"),
         ("refund_reversed", "finance@example.com"),
         ("refund_reversed", "owner@example.com"),
         ("refund_reversed", "support@example.com"),

@@ -29,6 +29,7 @@ TABLES: Final = {
     "bank_account_confirmations": Table("payouts", "merchant"),
     "bank_accounts": Table("payouts", "merchant"),
     "begun_logins": Table("people", "shared", "about persons"),
+    "brand_figures": Table("figures", "merchant"),
     "business_clock": Table("db", "shared", "about the deployment, one row"),
     # orders write sessions: a session is created with its order, and its status follows the order's
     "checkouts": Table("orders", "merchant"),

@@ -213,17 +213,25 @@ class History:
             self._plan(
                 now + _DAY + self._random_number(3 * _DAY), partial(self._refund, order_id, amount)
             )
+        elif number == 110:  # noqa: PLR2004 - its refund fails
+            self._plan(now + _DAY, partial(self._refund, order_id, "5.00", failure="declined"))
         elif number in (34, 101):
             self._plan(now + 3 * _DAY, partial(self._dispute, order_id, "OPENED"))
             if number == 34:  # noqa: PLR2004 - the other remains open
                 self._plan(now + 8 * _DAY, partial(self._dispute, order_id, "WON"))
 
-    async def _refund(self, order_id: str, amount: str | None, tx: "Tx", now: int) -> None:
+    async def _refund(
+        self, order_id: str, amount: str | None, tx: "Tx", now: int, *, failure: str = ""
+    ) -> None:
         body = RefundBody(amount=amount, reason="The customer sent it back")
         refund = await refunds.create(tx, self.merchant_id, order_id, body, now)
-        outcome = RefundOutcome(status="SUCCEEDED", provider_ref=refund.id)
+        outcome = RefundOutcome(
+            status="REFUSED" if failure else "SUCCEEDED", provider_ref=refund.id, reason=failure
+        )
         ids = (self.merchant_id, refund.id)
         await refunds.apply_outcome(tx, *ids, outcome, now + 3000, gateway=_GATEWAY)
+        if failure:
+            return
         payment = self.bank[refund.attempt_id]
         self.bank[payment.id] = msgspec.structs.replace(
             payment, refunded_minor=payment.refunded_minor + refund.amount_minor

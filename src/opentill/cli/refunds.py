@@ -1,4 +1,4 @@
-"""``opentill refunds done|failed|reversed|record|cases|dismiss``."""
+"""``opentill refunds done|failed|reversed|handled|record|cases|dismiss``."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +23,7 @@ def register(app: typer.Typer) -> None:
         done=done,
         failed=failed,
         reversed=reversed_,
+        handled=handled,
         record=record,
         cases=provider_reports.list_command(provider_reports.REFUNDS),
         dismiss=provider_reports.dismiss_command(provider_reports.REFUNDS),
@@ -62,6 +63,23 @@ def reversed_(refund_id: str, *, actor: "Actor") -> output.Result:
     Above the limit OPENTILL_APPROVAL_ABOVE it waits until somebody else approves it.
     """
     return _give_back("refund-reversed", refund_id, actor)
+
+
+@acting()
+def handled(refund_id: str, *, actor: "Actor") -> "RefundOut":
+    """Mark a failed refund as handled: the customer got the money in another way.
+
+    The reason says how. It stands in the audit log and in the history of the order.
+    """
+    from opentill import merchants, refunds
+
+    async def work(tx: "Tx", now: int) -> "Refund":
+        refund = await refunds.find_anywhere(tx, refund_id)
+        ids = (refund.merchant_id, refund_id)
+        await merchants.record_audit(tx, actor, "refunds handled", *ids, now)
+        return await refunds.mark_handled(tx, *ids, who=actor.who, how=actor.reason, now=now)
+
+    return refunds.RefundOut.from_refund(session.transact(work))
 
 
 def _give_back(action: "Action", refund_id: str, actor: "Actor") -> output.Result:

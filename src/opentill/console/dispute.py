@@ -18,7 +18,7 @@ from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from opentill.figures.model import day_bounds, local
-from opentill.portal import form_ids, notes, render
+from opentill.portal import form_ids, notes, payment_record, render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web import responses
@@ -162,6 +162,14 @@ async def download_evidence(request: PageRequest) -> Response:
     return responses.attachment(content, file.kind, file.name)
 
 
+async def send_record(request: PageRequest) -> Response:
+    """Send the record of the disputed payment, and record the visit in the audit log."""
+    async with request.app.db.connection() as tx:
+        dispute = await disputes.find_anywhere(tx, request.ids["dispute"])
+    access = await people.visit(request.app.db, request.login, dispute.merchant_id, request.now)
+    return await payment_record.send(request, access, dispute.order_id)
+
+
 def _redirect(request: PageRequest, done: str) -> Response:
     return render.see_other(request, f"{PLACE}/{request.ids['dispute']}?done={done}")
 
@@ -172,5 +180,6 @@ pages: Final = (
     Page("GET", _DISPUTE, "disputes.read", show_dispute),
     Page("POST", f"{_DISPUTE}/deadline", "disputes.decide", set_deadline),
     Page("POST", f"{_DISPUTE}/notes", "disputes.decide", add_note),
+    Page("GET", f"{_DISPUTE}/payment.pdf", "disputes.read", send_record),
     Page("GET", f"{_DISPUTE}/evidence/{{file:id}}", "disputes.read", download_evidence),
 )

@@ -16,7 +16,8 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, DisputeFilter, Status, export
 from opentill.http import csvfile
-from opentill.portal import downloads, lists, render
+from opentill.portal import dispute_rates, downloads, lists, render
+from opentill.portal.dispute_rates import Row
 from opentill.portal.lists import Days
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
@@ -68,6 +69,9 @@ async def list_disputes(request: PageRequest) -> Response:
     read = partial(_read_page, query=query, most=lists.SIZE + 1)
     page, names = await request.app.replica.read(read)
     rows = page[: lists.SIZE]
+    this_month = await dispute_rates.read(
+        request.app.db, request.localizer, None, request.now, months=1
+    )
     return render.page(
         request,
         "disputes.html",
@@ -79,8 +83,34 @@ async def list_disputes(request: PageRequest) -> Response:
         choices=[(name, request.localizer.gettext(DISPUTE_STATUS[name])) for name in _CHOICES],
         choice=choice,
         by_deadline=query.due is not None,
+        this_month=next(iter(this_month), None),
         days=days,
         zone=ZONE,
+    )
+
+
+async def show_rate(request: PageRequest) -> Response:
+    """Show the dispute rates of the last months, of all merchants or of the one in the query."""
+    typed, errors = filters.merchant_id(request)
+    merchant = None
+    if typed and not errors:
+        async with request.app.db.connection() as tx:
+            names = await merchants.names(tx, [typed])
+            merchant = await merchants.find(tx, typed) if names else None
+        if merchant is None:
+            errors["merchant"] = N_("No merchant has this id")
+    rows = list[Row]()
+    if not errors:
+        merchant_id = merchant.id if merchant else None
+        rows = await dispute_rates.read(request.app.db, request.localizer, merchant_id, request.now)
+    return render.page(
+        request,
+        "disputes_rate.html",
+        rows=rows,
+        months=request.localizer.number(dispute_rates.MONTHS),
+        merchant=merchant,
+        typed=typed,
+        errors=errors,
     )
 
 
@@ -117,5 +147,6 @@ def _cells(dispute: Dispute, merchant: str) -> tuple[str, ...]:
 PLACE: Final = f"{CONSOLE_PATH}/disputes"
 pages: Final = (
     Page("GET", PLACE, "disputes.read", list_disputes, menu=N_("Disputes"), group="payments"),
+    Page("GET", f"{PLACE}/rate", "disputes.read", show_rate),
     Page("GET", f"{PLACE}.csv", "disputes.read", export_disputes),
 )

@@ -35,6 +35,10 @@ ABOUT_PAYMENT_ACTION: Final = {
         "returns to the merchant’s balance, and the payment can be "
         "refunded again."
     ),
+    "refund-handled": N_(
+        "When the customer got the money in another way, or does not want it. No money moves. A "
+        "later refund of the same amount does this automatically."
+    ),
     "given-back": N_(
         "When a gateway refuses for good to give a second payment "
         "back, or does not say what became of it, and you know that "
@@ -169,6 +173,11 @@ DIFFERENCE_ERROR: Final = {
     "account": N_("This adjustment must be positive."),
     "difference": N_("Somebody else has resolved this difference already. Nothing was moved."),
 }
+DISPUTE_RESPONSE: Final = {"ACCEPTED": N_("Accepted"), "CONTESTED": N_("Contested")}
+DISPUTE_RESPONSE_TEXT: Final = {
+    "ACCEPTED": N_("Accepted: the customer keeps the money"),
+    "CONTESTED": N_("Contested: submit the evidence to the bank"),
+}
 DISPUTE_RESULT: Final = {
     "deadline": N_("The deadline is named."),
     "note": N_("The note is added."),
@@ -206,6 +215,7 @@ NEED: Final = {
     "refund_cases": N_("Refunds that need attention: {number}"),
     "duplicates": N_("Second payments not given back: {number}"),
     "paid_twice": N_("Epay numbers that were paid twice: {number}"),
+    "failed_refunds": N_("Failed refunds: {number}"),
     "refunds": N_("Refunds that no gateway reports: {number}"),
     "stuck": N_("Payments of which no gateway knows the end: {number}"),
     "endpoints": N_("Webhook endpoints that are disabled: {number}"),
@@ -232,6 +242,11 @@ NEED_TEXT: Final = {
         "Two orders under the same out_trade_no are paid: the payment "
         "of an older one arrived late. Refund one of them."
     ),
+    "failed_refunds": N_(
+        "The customers did not get the money, which is on the merchants’ balances again. A refund "
+        "leaves this list when another refund of the payment succeeds, or when the merchant or "
+        "staff mark it as handled."
+    ),
     "refunds": N_(
         "They were made more than a day ago, and no gateway has "
         "reported whether they happened, or a gateway does not take "
@@ -257,6 +272,7 @@ NEED_TIME: Final = {
     "disputes": N_("Respond by"),
     "duplicates": N_("Came in"),
     "paid_twice": N_("Paid twice since"),
+    "failed_refunds": NC_("refund", "Failed"),
     "refunds": N_("Made"),
     "stuck": NC_("needs attention", "Since"),
     "endpoints": N_("Last changed"),
@@ -269,6 +285,7 @@ NEED_TITLE: Final = {
     "refund_cases": N_("Refunds that need attention"),
     "duplicates": N_("Second payments not given back"),
     "paid_twice": N_("Epay numbers that were paid twice"),
+    "failed_refunds": N_("Failed refunds"),
     "refunds": N_("Refunds that no gateway reports"),
     "stuck": N_("Payments without an end"),
     "endpoints": N_("Disabled webhook endpoints"),
@@ -292,6 +309,7 @@ PAYMENT_ACTION: Final = {
     "refund-done": N_("End a refund as done"),
     "refund-failed": N_("End a refund as failed"),
     "refund-reversed": N_("Reverse a refund"),
+    "refund-handled": N_("Mark a failed refund as handled"),
     "given-back": N_("Second payment given back"),
     "dispute-open": N_("Open a dispute"),
     "dispute-won": N_("Dispute won"),
@@ -305,6 +323,7 @@ PAYMENT_ACTION_RESULT: Final = {
     "refund-done": N_("The refund has ended as done."),
     "refund-failed": N_("The refund has ended as failed."),
     "refund-reversed": N_("The refund is reversed."),
+    "refund-handled": N_("The failed refund is marked as handled."),
     "given-back": N_("That the second payment went back is recorded."),
     "dispute-open": N_("The dispute is open."),
     "dispute-won": N_("The dispute has ended as won."),

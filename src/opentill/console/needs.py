@@ -23,6 +23,7 @@ from opentill import (
     webhooks,
 )
 from opentill.console.zone import ZONE
+from opentill.core.languages import Language
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.orders import jobs as order_jobs
@@ -31,6 +32,7 @@ from opentill.portal import render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.refunds import jobs as refund_jobs
+from opentill.web import dispute_reasons, refund_failures
 
 MOST: Final = 200  # the list shows at most this many items of a kind
 _HOUR_MS: Final = 3_600_000
@@ -76,6 +78,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     items: Callable[[Tx, int], Awaitable[list[Item]]] | None = None
     page: str = ""
     limit: int | None = None  # counting stops at this number; None: all are counted
+    explain: Callable[[str, Language], str] | None = None  # the text of a provider's code
 
     @property
     def place(self) -> str:
@@ -84,12 +87,17 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _listed(
-    name: str, permission: Permission, items: Callable[[Tx, int], Awaitable[list[Item]]]
+    name: str,
+    permission: Permission,
+    items: Callable[[Tx, int], Awaitable[list[Item]]],
+    explain: Callable[[str, Language], str] | None = None,
 ) -> Need:
     async def count(tx: Tx, now: int) -> int:
         return len(await items(tx, now))
 
-    return Need(name=name, permission=permission, count=count, items=items, limit=MOST)
+    return Need(
+        name=name, permission=permission, count=count, items=items, limit=MOST, explain=explain
+    )
 
 
 async def _disputes(tx: Tx, now: int) -> list[Item]:
@@ -140,6 +148,20 @@ async def _refunds(tx: Tx, now: int) -> list[Item]:
             money=Money(refund.amount_minor, refund.currency),
         )
         for refund in await refund_jobs.unreported(tx, now - REPORT_MS, MOST)
+    ]
+
+
+async def _failed_refunds(tx: Tx, _now: int) -> list[Item]:
+    return [
+        Item(
+            merchant_id=refund.merchant_id,
+            subject=refund.id,
+            page=f"/payments/{refund.order_id}",
+            at=refund.failed_at or refund.updated_at,
+            money=Money(refund.amount_minor, refund.currency),
+            detail=refund.error_message or "",
+        )
+        for refund in await refunds.list_failed(tx, MOST)
     ]
 
 
@@ -241,7 +263,7 @@ NEEDS: Final = (
         count=_differences,
         page="/reconciliation",
     ),
-    _listed("disputes", "disputes.read", _disputes),
+    _listed("disputes", "disputes.read", _disputes, dispute_reasons.name_of),
     Need(
         name="unmatched",
         permission="disputes.read",
@@ -258,6 +280,7 @@ NEEDS: Final = (
     ),
     _listed("duplicates", "payments.read", _duplicates),
     _listed("paid_twice", "payments.read", _paid_twice),
+    _listed("failed_refunds", "payments.read", _failed_refunds, refund_failures.text_of),
     _listed("refunds", "payments.read", _refunds),
     _listed("stuck", "payments.read", _stuck),
     _listed("returned", "payouts.read", _returned),
@@ -280,6 +303,12 @@ async def _list_items(request: PageRequest, need: Need) -> Response:
     async with request.app.db.connection() as tx:
         items = await need.items(tx, request.now)
         names = await merchants.names(tx, (item.merchant_id for item in items))
+    if need.explain is not None:
+        language = request.localizer.language
+        items = [
+            msgspec.structs.replace(item, detail=need.explain(item.detail, language))
+            for item in items
+        ]
     return render.page(
         request, "need.html", need=need.name, items=items, names=names, zone=ZONE, most=MOST
     )

@@ -123,6 +123,16 @@ async def _end_refund(tx: Tx, call: ActionCall) -> object:
     )
 
 
+async def _mark_refund_handled(tx: Tx, call: ActionCall) -> object:
+    merchant_id, refund_id = call.order.merchant_id, call.form.get("subject", "")
+    refund = await refunds.find(tx, merchant_id, refund_id)
+    _check_order(refund.order_id, call)
+    await call.record(tx, "refunds handled", refund_id)
+    return await refunds.mark_handled(
+        tx, merchant_id, refund_id, who=call.actor.who, how=call.actor.reason, now=call.now
+    )
+
+
 async def _record_given_back(tx: Tx, call: ActionCall) -> None:
     attempt_id = call.form.get("subject", "")
     await call.record(tx, "orders given-back", attempt_id)
@@ -168,6 +178,7 @@ REFUND_FAILED: Final = Action(
 REFUND_REVERSED: Final = Action(
     "refund-reversed", "refunds reversed", partial(_perform_manually, action="refund-reversed")
 )
+REFUND_HANDLED: Final = Action("refund-handled", "refunds handled", _mark_refund_handled)
 GIVEN_BACK: Final = Action("given-back", "orders given-back", _record_given_back)
 DISPUTE_OPEN: Final = Action("dispute-open", "disputes open", _open_dispute)
 DISPUTE_WON: Final = Action(
@@ -184,6 +195,7 @@ ACTIONS: Final = (
     REFUND_DONE,
     REFUND_FAILED,
     REFUND_REVERSED,
+    REFUND_HANDLED,
     GIVEN_BACK,
     DISPUTE_OPEN,
     DISPUTE_WON,
@@ -240,6 +252,8 @@ def _offer_for_refunds(payment: Payment, reporting: Collection[str]) -> Iterator
             debit = Money(refund.debit_minor, refund.debit_currency)
             moves = ((N_("Returns to the merchant’s balance"), debit),)
             yield Offer(action=REFUND_REVERSED, subject=refund.id, moves=moves)
+        elif refund.needs_attention:
+            yield Offer(action=REFUND_HANDLED, subject=refund.id)
 
 
 def _offer_confirmation(unpaid: Order) -> Offer:

@@ -17,9 +17,9 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.list_counts import FOREVER
 from opentill.merchants import Merchant
-from opentill.orders import Order, OrderRef, OrdersQuery, Status
+from opentill.orders import Order, OrderRef, OrdersQuery, RefundProgress, Status
 from opentill.portal import lists, render, search
-from opentill.portal.labels import ORDER_STATUS
+from opentill.portal.labels import SHOWN_STATUS
 from opentill.portal.lists import Days, Pager
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
@@ -34,18 +34,21 @@ class Filters(msgspec.Struct, frozen=True):
     query: str
     merchant: str
     status: Status | None
+    refunds: RefundProgress | None  # the choice of the field ``status`` that is no status of orders
     days: Days
     errors: dict[str, str]
 
     @property
     def are_narrowed(self) -> bool:
         """Whether the payments are also filtered by status or days."""
-        return self.status is not None or bool(self.days.first or self.days.last)
+        is_narrowed = self.status is not None or self.refunds is not None
+        return is_narrowed or bool(self.days.first or self.days.last)
 
     def fit(self, order: Order) -> bool:
         """Whether an order passes the filters by status and days."""
         is_within = self.days.since <= order.created_at <= self.days.until
-        return is_within and self.status in {None, order.status}
+        has_status = self.status in {None, order.status}
+        return is_within and has_status and self.refunds in {None, order.refund_progress}
 
 
 def _read_filters(request: PageRequest) -> Filters:
@@ -54,6 +57,7 @@ def _read_filters(request: PageRequest) -> Filters:
         query=lists.text(request, "query", _LONGEST_QUERY),
         merchant=lists.text(request, "merchant"),
         status=lists.choice(request, "status", get_args(Status)),
+        refunds=lists.choice(request, "status", get_args(RefundProgress)),
         days=days,
         errors=dict(days.errors),
     )
@@ -104,7 +108,12 @@ async def _read_newest(tx: Tx, filters: Filters, before_id: str) -> list[Order]:
         last = await orders.find_anywhere(tx, before_id)
         before = min(before, (last.created_at, last.id))
     return await orders.list_newest_of_all(
-        tx, lists.SIZE + 1, status=filters.status, since=filters.days.since, before=before
+        tx,
+        lists.SIZE + 1,
+        status=filters.status,
+        refunds=filters.refunds,
+        since=filters.days.since,
+        before=before,
     )
 
 
@@ -122,7 +131,7 @@ def _render(
         filters=filters,
         errors=filters.errors,
         rows=[(row, localizer.amount(Money(row.amount_minor, row.currency))) for row in rows],
-        statuses=[(status, localizer.gettext(ORDER_STATUS[status])) for status in get_args(Status)],
+        statuses=[(status, localizer.gettext(text)) for status, text in SHOWN_STATUS.items()],
         zone=ZONE,
         **values,
     )
@@ -165,7 +174,7 @@ async def _list_page(
         query["endDate"] = filters.days.until
     try:
         rows, total = await orders.list_page(
-            replica, merchant.id, msgspec.convert(query, OrdersQuery)
+            replica, merchant.id, msgspec.convert(query, OrdersQuery), filters.refunds
         )
     except (Invalid, msgspec.ValidationError):
         filters.errors["query"] = N_(

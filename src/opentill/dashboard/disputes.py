@@ -1,29 +1,38 @@
 """A merchant's disputes: the list, and the page of each with its deadline, notes and evidence."""
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 from zoneinfo import ZoneInfo
 
 import msgspec
 from starlette.responses import Response
 
-from opentill import disputes, ledger, merchants, orders, people
-from opentill.core.errors import PayloadTooLarge, or_not_found
+from opentill import disputes, figures, ledger, merchants, orders, people
+from opentill.core.errors import Invalid, KeyReused, PayloadTooLarge, or_not_found
 from opentill.core.money import Money
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
 from opentill.dashboard import page_helpers
-from opentill.dashboard.labels import EVIDENCE_ERROR
+from opentill.dashboard.labels import EVIDENCE_ERROR, RESPONSE_ERROR
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, Evidence, EvidenceRefused, Note
 from opentill.orders import HistoryRow
-from opentill.portal import downloads, form_ids, lists, notes, render
+from opentill.portal import (
+    dispute_rates,
+    downloads,
+    form_ids,
+    lists,
+    notes,
+    payment_record,
+    render,
+)
+from opentill.portal.dispute_rates import Row
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
-from opentill.web import responses
+from opentill.web import dispute_reasons, responses
 from opentill.web.translations import N_
 
 _REASON: Final = "on the page of a dispute"
 _FILE: Final = "file"
-Kind = Literal["opened", "note", "file", "WON", "LOST", "RECOVERED"]
+Kind = Literal["opened", "note", "file", "ACCEPTED", "CONTESTED", "WON", "LOST", "RECOVERED"]
 
 
 class HistoryItem(msgspec.Struct, frozen=True):
@@ -56,6 +65,7 @@ async def show_list(request: PageRequest) -> Response:
         statuses=disputes.STATUSES,
         pager=lists.Pager(number, total),
         filters=_query(request),
+        this_month=await _this_month(request),
         rows=[(row, Money(row.amount_minor, row.currency)) for row in rows],
     )
 
@@ -64,6 +74,24 @@ def _query(request: PageRequest) -> str:
     """Return the query string of the list with its ``?``, "" if there is none."""
     _, mark, query = request.url().partition("?")
     return mark + query
+
+
+async def _this_month(request: PageRequest) -> Row | None:
+    """Return the sums of this month, None if it has neither payments nor disputes."""
+    rows = await dispute_rates.read(
+        request.app.db, request.localizer, request.merchant_id, request.now, months=1
+    )
+    return rows[0] if rows else None
+
+
+async def show_rate(request: PageRequest) -> Response:
+    """Show the dispute rates of the last months, by payment method and card brand."""
+    await figures.catch_up(request.app.db, request.merchant_id)
+    rows = await dispute_rates.read(
+        request.app.db, request.localizer, request.merchant_id, request.now
+    )
+    months = request.localizer.number(dispute_rates.MONTHS)
+    return render.page(request, "disputes_rate.html", rows=rows, months=months)
 
 
 async def show_file(request: PageRequest) -> Response:
@@ -98,6 +126,7 @@ async def _dispute(
         status,
         zone=ZoneInfo(merchant.time_zone),
         dispute=dispute,
+        evidence=dispute_reasons.evidence_for(dispute.reason),
         amount=Money(dispute.amount_minor, dispute.currency),
         debit=Money(dispute.debit_minor, dispute.debit_currency),
         fee=Money(dispute.fee_minor, dispute.debit_currency),
@@ -109,7 +138,7 @@ async def _dispute(
         note=note,
         max_note=LONGEST_NOTE,
         full_of_notes=len(dispute_notes) >= MOST_NOTES,
-        form_id=form_ids.new_form_id(),
+        form_id=form_ids.new_form_id,
     )
 
 
@@ -132,6 +161,9 @@ def _history(
         ),
         *(HistoryItem(file.at, "file", _email(file.who), file.name) for file in files),
     ]
+    if dispute.response is not None and dispute.responded_at is not None:
+        who = _email(dispute.responded_by or "")
+        items.append(HistoryItem(dispute.responded_at, dispute.response, who))
     if dispute.closed_at is not None:
         items.append(HistoryItem(dispute.closed_at, "WON" if dispute.status == "WON" else "LOST"))
     if dispute.status == "RECOVERED":
@@ -184,6 +216,40 @@ async def add_evidence(request: PageRequest) -> Response:
     return _back(request, "file")
 
 
+async def respond(request: PageRequest) -> Response:
+    """Accept or contest a dispute, once for each form."""
+    form, dispute_id = await request.form(), request.ids["dispute"]
+    response = next((r for r in get_args(disputes.Response) if r == form.get("response")), None)
+    if response is None:
+        return await _dispute(request, 400, {"response": RESPONSE_ERROR["response"]})
+    if response == "ACCEPTED" and form.get("confirm") != "yes":
+        return await _dispute(request, 400, {"confirm": RESPONSE_ERROR["confirm"]})
+    actor = people.actor_of(request.login, _REASON)
+
+    async def work(tx: Tx) -> str:
+        subject = f"{dispute_id} {response}"
+        await merchants.record_audit(
+            tx, actor, "disputes respond", request.merchant_id, subject, request.now
+        )
+        await disputes.respond(
+            tx, request.merchant_id, dispute_id, response, who=actor.who, now=request.now
+        )
+        return dispute_id
+
+    try:
+        await form_ids.run_once(request, work)
+    except (Invalid, KeyReused):  # somebody else has responded, or the dispute is decided
+        return await _dispute(request, 409, {"response": RESPONSE_ERROR["late"]})
+    return _back(request, response)
+
+
+async def show_record(request: PageRequest) -> Response:
+    """Send the record of the disputed payment."""
+    async with request.app.db.connection() as tx:
+        dispute = await _find(tx, request)
+    return await payment_record.send(request, request.access, dispute.order_id)
+
+
 def _back(request: PageRequest, done: str) -> Response:
     return page_helpers.redirect(request, "disputes", request.ids["dispute"], done=done)
 
@@ -202,9 +268,12 @@ _LIST: Final = f"{DASHBOARD_PATH}/disputes"
 _ONE: Final = f"{_LIST}/{{dispute:id}}"
 pages: Final = (
     Page("GET", _LIST, "disputes.read", show_list, menu=N_("Disputes"), group="payments"),
+    Page("GET", f"{_LIST}/rate", "disputes.read", show_rate),
     Page("GET", f"{_LIST}.csv", "disputes.read", show_file),
     Page("GET", _ONE, "disputes.read", show),
     Page("POST", f"{_ONE}/notes", "disputes.respond", add_note),
     Page("POST", f"{_ONE}/evidence", "disputes.respond", add_evidence, files=disputes.MAX_BYTES),
+    Page("POST", f"{_ONE}/response", "disputes.respond", respond),
+    Page("GET", f"{_ONE}/payment.pdf", "disputes.read", show_record),
     Page("GET", f"{_ONE}/evidence/{{file:id}}", "disputes.read", download),
 )

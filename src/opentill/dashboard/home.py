@@ -14,6 +14,7 @@ from opentill import (
     payouts,
     people,
     products,
+    refunds,
     webhooks,
 )
 from opentill.core.money import Money
@@ -96,6 +97,15 @@ async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
     if access.may("disputes.read"):
         number = await disputes.count_open(tx, merchant_id)
         todo.append(Todo(N_("Open disputes: {number}"), number, "/disputes", disputes.MOST_COUNTED))
+    if access.may("payments.read"):
+        todo.append(
+            Todo(
+                N_("Failed refunds: {number}"),
+                await refunds.count_failed(tx, merchant_id),
+                "/payments?status=REFUND_FAILED",
+                refunds.MOST_COUNTED,
+            )
+        )
     if access.may("agreement.read"):
         accepted = await agreement.acceptances(tx, merchant_id)
         status = agreement.status(agreement.current(request.app.settings), accepted)

@@ -108,6 +108,8 @@ DISPUTE_EVENT: Final = {
     "opened": NC_("dispute history", "Opened"),
     "note": N_("Note"),
     "file": N_("File added:"),
+    "ACCEPTED": N_("Accepted: the customer keeps the money"),
+    "CONTESTED": N_("Contested: the operator submits your evidence"),
     "WON": N_("Won: the money stays yours"),
     "LOST": N_("Lost: the customer has the money back"),
     "RECOVERED": N_("Recovered: the bank returned the money"),
@@ -115,6 +117,11 @@ DISPUTE_EVENT: Final = {
 DISPUTE_RESULT: Final = {
     "note": N_("Your note is added."),
     "file": N_("Your file is added."),
+    "ACCEPTED": N_("The dispute is accepted. The operator informs the bank."),
+    "CONTESTED": N_(
+        "The dispute is contested. The operator submits your evidence to the bank; you can add "
+        "more until the deadline."
+    ),
 }
 DISPUTE_STATUS: Final = {
     "OPEN": N_("Open"),
@@ -212,6 +219,7 @@ MAIL_TOPIC: Final = {
     "receipt": N_("Receipt"),
     "refund": N_("Refund"),
     "refund_failed": N_("Refund not completed"),
+    "refund_refused": N_("Refund failed"),
     "refund_reversed": N_("Refund reversed"),
     "refund_at_gateway": N_("Refund made at the provider"),
     "dispute_opened": N_("Dispute opened"),
@@ -334,6 +342,14 @@ REFUSAL: Final = {
     "429": N_("There were too many requests in a minute"),
     "500": N_("This was our fault. Nothing was changed"),
     "503": N_("The service could not be reached. Repeat the request"),
+}
+RESPONSE_ERROR: Final = {
+    "response": N_("Choose whether to accept or to contest the dispute"),
+    "confirm": N_("Confirm that you accept the loss"),
+    "late": N_(
+        "The dispute has changed since you opened this page: somebody has responded, or the bank "
+        "has decided. Nothing was changed"
+    ),
 }
 SESSION_RESULT: Final = {
     "opened": N_("The session is open. Send the link below to your customer."),

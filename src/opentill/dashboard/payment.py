@@ -6,8 +6,8 @@ from typing import Any, Final
 from markupsafe import Markup
 from starlette.responses import Response
 
-from opentill import checkouts, merchants, orders, people, webhooks
-from opentill.core.errors import Invalid, NotFound
+from opentill import checkouts, merchants, orders, people, refunds, webhooks
+from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
 from opentill.dashboard import page_helpers, payment_refund
 from opentill.db.database import Tx
@@ -16,9 +16,11 @@ from opentill.portal.labels import PAYMENT_METHOD
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.payment_details import amount_formatter
 from opentill.portal.request import PageRequest
+from opentill.web import refund_failures
 from opentill.web.translations import N_
 
 _REASON: Final = "on the page of a payment"
+_LONGEST_REASON: Final = 255  # characters
 
 
 async def show(request: PageRequest) -> Response:
@@ -32,13 +34,16 @@ async def _payment(
     errors: dict[str, str] | None = None,
     *,
     note: str = "",
+    how: str = "",
 ) -> Response:
     values = await _values(request)
-    return render.page(request, "payment.html", status, **values, errors=errors or {}, note=note)
+    return render.page(
+        request, "payment.html", status, **values, errors=errors or {}, note=note, how=how
+    )
 
 
 async def _values(request: PageRequest) -> dict[str, Any]:
-    """Return the values of the page, except ``errors`` and the ``note`` of a refused form."""
+    """Return the values of the page without ``errors``, ``note`` and ``how``."""
     payment = await payment_details.read(request.app, request.access, request.ids["order"])
     refund_id, may_resend = request.query.get("refund"), request.access.may("events.resend")
     return {
@@ -47,13 +52,18 @@ async def _values(request: PageRequest) -> dict[str, Any]:
         "refund": next((refund for refund in payment.refunds if refund.id == refund_id), None),
         "longest_note": LONGEST_NOTE,
         "most_notes": MOST_NOTES,
-        "form_id": form_ids.new_form_id(),
+        "form_id": form_ids.new_form_id,
+        "failed_refunds": [
+            (one, refund_failures.text_of(one.error_message or "", request.localizer.language))
+            for one in payment.refunds
+            if one.needs_attention
+        ],
     }
 
 
 async def _values_behind(request: PageRequest) -> dict[str, Any]:
     """Return the template's values for the page that is shown behind the dialog of a refund."""
-    return {**await _values(request), "note": ""}
+    return {**await _values(request), "note": "", "how": ""}
 
 
 async def receipt(request: PageRequest) -> Response:
@@ -156,6 +166,33 @@ async def add_note(request: PageRequest) -> Response:
     return _back(request, "?noted=1")
 
 
+async def mark_refund_handled(request: PageRequest) -> Response:
+    """Mark a failed refund as handled, once for each form. Raises NotFound."""
+    form, order_id, refund_id = await request.form(), request.ids["order"], request.ids["refund"]
+    how = form.get("how", "").strip()
+    if not 0 < len(how) <= _LONGEST_REASON:
+        errors = {f"how-{refund_id}": N_("Describe how it was handled, in at most 255 characters")}
+        return await _payment(request, 400, errors, how=how)
+    actor = people.actor_of(request.login, how)
+
+    async def work(tx: Tx) -> str:
+        await merchants.record_audit(
+            tx, actor, "refunds handled", request.merchant_id, refund_id, request.now
+        )
+        refund = await refunds.mark_handled(
+            tx, request.merchant_id, refund_id, who=actor.who, how=how, now=request.now
+        )
+        if refund.order_id != order_id:
+            raise NotFound
+        return order_id
+
+    try:
+        await form_ids.run_once(request, work)
+    except (Invalid, KeyReused):  # somebody has handled it, or another refund has succeeded
+        return _back(request)
+    return _back(request, "?handled=1")
+
+
 def _back(request: PageRequest, suffix: str = "") -> Response:
     return page_helpers.redirect(request, "payments", request.ids["order"] + suffix)
 
@@ -178,5 +215,6 @@ pages: Final = (
     ),
     Page("POST", f"{_PLACE}/expire", "sessions.write", expire),
     Page("POST", f"{_PLACE}/resend", "events.resend", resend),
+    Page("POST", f"{_PLACE}/refunds/{{refund:id}}/handled", "payments.refund", mark_refund_handled),
     Page("POST", f"{_PLACE}/notes", "payments.note", add_note),
 )

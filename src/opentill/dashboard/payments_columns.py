@@ -9,7 +9,7 @@ import msgspec
 from opentill.core.money import Money
 from opentill.dashboard.labels import PAYMENT_COLUMN, PAYMENT_METHOD_NAME
 from opentill.orders import Order
-from opentill.portal.labels import ORDER_STATUS
+from opentill.portal.labels import SHOWN_STATUS
 from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 
@@ -38,7 +38,7 @@ class Cells:
 
     def status(self) -> str:
         """The status."""
-        return self._localizer.gettext(ORDER_STATUS[self._order.status])
+        return self._localizer.gettext(SHOWN_STATUS[self._order.shown_status])
 
     def customer(self) -> str:
         """The customer's e-mail address."""

@@ -14,8 +14,9 @@ from opentill.core.errors import Invalid
 from opentill.dashboard import page_helpers, payments_columns
 from opentill.dashboard.labels import PAYMENT_FILTER_ERROR
 from opentill.list_counts import FOREVER
-from opentill.orders import ExportQuery, Order, OrdersQuery
+from opentill.orders import ExportQuery, Order, OrdersQuery, RefundProgress
 from opentill.portal import downloads, lists, render
+from opentill.portal.labels import SHOWN_STATUS
 from opentill.portal.lists import Days, Pager
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
@@ -57,9 +58,15 @@ class Search(msgspec.Struct, frozen=True):
     """
 
     filters: dict[str, Any]
+    refunds: RefundProgress | None  # the choice of the field ``status`` that is no status of orders
     entries: dict[str, str]
     days: Days
     errors: dict[str, str]
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether the list has a filter."""
+        return bool(self.filters) or self.refunds is not None
 
     @property
     def folded(self) -> tuple[str, ...]:
@@ -78,8 +85,11 @@ async def _read(request: PageRequest, zone: ZoneInfo) -> Search:
     entries = {name: lists.text(request, name, _LONGEST) for name in _NAMES}
     filters: dict[str, Any] = {}
     errors = dict(days.errors)
+    refunds = lists.choice(request, "status", get_args(RefundProgress))
     for field in _FIELDS:
         value = entries[field.name]
+        if field.name == "status" and refunds is not None:
+            continue
         if value and _is_filter(field.filter, value):
             filters[field.filter] = value
         elif value:
@@ -99,7 +109,7 @@ async def _read(request: PageRequest, zone: ZoneInfo) -> Search:
         filters["startDate"] = days.since
     if days.until < FOREVER:
         filters["endDate"] = days.until
-    return Search(filters, entries, days, errors)
+    return Search(filters, refunds, entries, days, errors)
 
 
 def _is_filter(name: str, value: object) -> bool:
@@ -117,7 +127,7 @@ async def _page(request: PageRequest, search: Search) -> tuple[list[Order], Page
     async def read() -> tuple[list[Order], int]:
         paging: dict[str, Any] = {"page": number, "size": lists.SIZE}
         query = msgspec.convert({**search.filters, **paging}, OrdersQuery)
-        return await orders.list_page(db, request.merchant_id, query)
+        return await orders.list_page(db, request.merchant_id, query, search.refunds)
 
     try:
         page, total = await read()
@@ -142,7 +152,7 @@ async def show(request: PageRequest) -> Response:
     table = Markup(  # noqa: S704 - our own template has escaped it
         render.fragment(
             request, "payments_rows.html", zone=zone, rows=rows, columns=columns, pager=pager,
-            has_filters=bool(search.filters),
+            has_filters=search.is_filtered,
         )
     )  # fmt: skip
     tag = f'"{sha256(table.encode()).hexdigest()[:16]}"'
@@ -158,7 +168,7 @@ async def show(request: PageRequest) -> Response:
         can_poll=can_poll,
         search=search,
         errors=search.errors,
-        statuses=get_args(orders.Status),
+        statuses=tuple(SHOWN_STATUS),
         longest=_LONGEST,
         chosen=columns,
         all_columns=payments_columns.COLUMNS,
@@ -179,7 +189,8 @@ async def _names_one_order(
     request: PageRequest, search: Search, payments: list[Order], pager: Pager
 ) -> bool:
     """Whether the only filter is an id or a number, and the only payment listed has it."""
-    if set(search.filters) != {"query"} or search.errors or pager.total != 1 or not payments:
+    is_only_search = set(search.filters) == {"query"} and search.refunds is None
+    if not is_only_search or search.errors or pager.total != 1 or not payments:
         return False
     if not request.portal.has_page("/payments/*"):
         return False
@@ -207,7 +218,7 @@ async def export(request: PageRequest) -> Response:
         request.app.exports,
         db,
         merchant_id,
-        await orders.resolve_query(db, merchant_id, query),
+        await orders.resolve_query(db, merchant_id, query, search.refunds),
         livemode=request.app.settings.livemode,
         zone=zone.key,
     )

@@ -11,12 +11,14 @@ from opentill.disputes.model import (
     DisputeOut,
     Event,
     Note,
+    Response,
     Status,
     Unmatched,
     UnmatchedOut,
     recovered_at,
 )
 from opentill.disputes.overview import DisputeFilter, search_all
+from opentill.disputes.responses import respond
 from opentill.disputes.service import (
     MOST_COUNTED,
     add_note,
@@ -48,6 +50,7 @@ __all__ = [
     "Evidence",
     "EvidenceRefused",
     "Note",
+    "Response",
     "Status",
     "Unmatched",
     "UnmatchedOut",
@@ -69,6 +72,7 @@ __all__ = [
     "page",
     "read_evidence",
     "recovered_at",
+    "respond",
     "search",
     "search_all",
     "set_deadline",

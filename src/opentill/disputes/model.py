@@ -16,6 +16,7 @@ from opentill.ledger import Type as PostingType
 
 Status = Literal["OPEN", "WON", "LOST", "RECOVERED"]
 Event = Literal["opened", "won", "lost", "recovered"]
+Response = Literal["ACCEPTED", "CONTESTED"]
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 
 
@@ -91,6 +92,19 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     updated_at: int
     closed_at: int | None
+    response: Response | None = None  # of the merchant; None: not decided yet
+    responded_at: int | None = None
+    responded_by: str | None = None
+
+    @property
+    def may_contest(self) -> bool:
+        """Whether the merchant may still contest it."""
+        return self.status == "OPEN" and self.response is None
+
+    @property
+    def may_accept(self) -> bool:
+        """Whether the merchant may still accept it, also after having contested it."""
+        return self.status == "OPEN" and self.response != "ACCEPTED"
 
     @property
     def stands_in(self) -> Held:

@@ -138,6 +138,18 @@ SET_RESPOND_BY = Query(
     returning *
     """,
 )
+# A contested dispute may still be accepted, but an accepted one not contested: the operator may
+# have informed the bank.
+SET_RESPONSE = Query(
+    Dispute,
+    """
+    update disputes set response = :response, responded_at = :now, responded_by = :who,
+        updated_at = greatest(updated_at, :now)
+    where merchant_id = :merchant_id and id = :id and status = 'OPEN'
+        and (response is null or (response = 'CONTESTED' and :response = 'ACCEPTED'))
+    returning *
+    """,
+)
 # `:offset_minor` is the part of the reserve that covers a loss.
 TRANSITION = Query(
     Dispute,

@@ -1,5 +1,6 @@
 """Exact figures of merchants, counted by quarter hours after the commit."""
 
+from opentill.figures.dispute_rates import DisputeRate, Limit, read_rates
 from opentill.figures.jobs import catch_up, count_uncounted_entries
 from opentill.figures.model import (
     SPANS,
@@ -41,9 +42,11 @@ __all__ = [
     "CurrencySums",
     "Day",
     "DaySums",
+    "DisputeRate",
     "Expected",
     "Figures",
     "GatewaySums",
+    "Limit",
     "Period",
     "Statement",
     "Sums",
@@ -52,6 +55,7 @@ __all__ = [
     "count_uncounted_entries",
     "find_coming",
     "read",
+    "read_rates",
     "statements",
     "sum_by_day",
     "sum_by_gateway",

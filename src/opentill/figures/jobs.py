@@ -14,7 +14,7 @@ import structlog
 
 from opentill import orders
 from opentill.db.database import Db, Tx
-from opentill.figures import gateway_queries, queries
+from opentill.figures import brand_queries, gateway_queries, queries
 from opentill.figures.model import Behind
 from opentill.orders import FailedAttempts
 
@@ -133,6 +133,25 @@ async def repair_by_gateway(db: Db) -> bool:
 
     await db.run(work)
     _log.warning("figures by gateway are counted anew")
+    return True
+
+
+async def repair_by_brand(db: Db) -> bool:
+    """Recount by card brand if the number of payments differs; return whether it did.
+
+    A worker of the previous version does not count by brand.
+    """
+    async with db.connection() as tx:
+        if not await brand_queries.DIFFER.get(tx):
+            return False
+
+    async def work(tx: Tx) -> None:
+        await brand_queries.LOCK.run(tx)
+        await brand_queries.CLEAR.run(tx)
+        await brand_queries.RECOUNT.run(tx)
+
+    await db.run(work)
+    _log.warning("figures by card brand are counted anew")
     return True
 
 

@@ -102,6 +102,40 @@ class DaySums(msgspec.Struct, frozen=True):
     failed: int
 
 
+class MonthOfPayments(msgspec.Struct, frozen=True):
+    """Payments of a month (its first millisecond in UTC) by method, card brand and currency.
+
+    ``volume_minor`` is the amount that customers paid, in minor units of the currency. ``brand`` is
+    "" if it is unknown, or was reported only after the payment had been counted, and for methods
+    other than cards.
+    """
+
+    month: int
+    method: str
+    brand: str
+    currency: str
+    payments: int
+    volume_minor: int
+
+
+class MonthOfDisputes(msgspec.Struct, frozen=True):
+    """Disputes of a month by method, card brand and currency of their payments.
+
+    A dispute counts as opened in the month in which it was opened, and as won or lost in the month
+    in which it was decided; a loss that was recovered later remains a loss. ``opened_minor`` is the
+    amount of those opened, in minor units.
+    """
+
+    month: int
+    method: str
+    brand: str
+    currency: str
+    opened: int
+    opened_minor: int
+    won: int
+    lost: int
+
+
 class FailedUntil(msgspec.Struct, frozen=True):
     """The number of payment attempts that failed before ``before`` (Unix ms)."""
 

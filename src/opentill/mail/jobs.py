@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import structlog
 
-from opentill import figures, ledger, merchants, people, webhooks
+from opentill import figures, ledger, merchants, orders, people, webhooks
 from opentill.approvals import list_waiting
 from opentill.context import App
 from opentill.core import ids
@@ -29,6 +29,7 @@ from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.figures.model import day_bounds, local
 from opentill.mail import dead_letters, outbox, queries, topics, triggers
+from opentill.mail.digest_model import DigestContent, DigestDay
 from opentill.mail.model import (
     DAY_MS,
     MINUTE_MS,
@@ -37,8 +38,6 @@ from opentill.mail.model import (
     ApprovalContent,
     AuditEntry,
     DeadlineContent,
-    DigestContent,
-    DigestDay,
     DigestMerchant,
     Head,
     LoginContent,
@@ -285,6 +284,8 @@ async def _queue_digest(db: Db, settings: Settings, merchant: DigestMerchant, no
             merchant_id=merchant_id,
             at=day.since,
             days=[_digest_day(currency) for currency in sums if _has_movements(currency)],
+            pending_refunds=await orders.count_by_refunds(tx, merchant_id, "REFUND_PENDING"),
+            failed_refunds=await orders.count_by_refunds(tx, merchant_id, "REFUND_FAILED"),
         )
         mails = await topics.mails_to_members(tx, merchant_id, "digest", cause, content)
         return len(await outbox.queue(tx, settings, mails, now))

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from opentill import payouts
+from opentill.mail.digest_model import DigestContent
 from opentill.mail.model import (
     DAY_MS,
     AuditContent,
     DeadlineContent,
-    DigestContent,
     DisputeContent,
     Fact,
     Message,
@@ -16,7 +16,7 @@ from opentill.mail.model import (
     PayoutContent,
     RefundReportContent,
 )
-from opentill.web import refund_failures
+from opentill.web import dispute_reasons, refund_failures
 from opentill.web.translations import N_, NC_
 
 _Content = TypeVar("_Content")
@@ -24,7 +24,7 @@ _Template = Callable[[_Content, MessageContext], Message]
 
 
 def refund_report(subject: str, text: str) -> _Template[RefundReportContent]:
-    """Return the template of a refund that was reversed or made at the provider."""
+    """Return the template of a refund that failed, was reversed or was made at the provider."""
 
     def template(content: RefundReportContent, context: MessageContext) -> Message:
         _, amount = context.gettext, context.amount(content.amount)
@@ -49,7 +49,7 @@ def refund_report(subject: str, text: str) -> _Template[RefundReportContent]:
 
 def dispute(content: DisputeContent, context: MessageContext) -> Message:
     """Report a new dispute to members."""
-    _ = context.gettext
+    _, language = context.gettext, context.localizer.language
     deadline = (
         _("nobody has named a time yet")
         if content.respond_by is None
@@ -67,7 +67,7 @@ def dispute(content: DisputeContent, context: MessageContext) -> Message:
         ],
         facts=[
             (_("Amount"), context.amount(content.amount)),
-            (_("Reason"), content.reason or "–"),
+            (_("Reason"), dispute_reasons.text_of(content.reason, language) or "–"),
             (_("Respond until"), deadline),
             (_("Order"), content.order_id),
         ],
@@ -152,12 +152,21 @@ def digest(content: DigestContent, context: MessageContext) -> Message:
             (_("Lost to disputes"), context.amount(day.disputed)),
             (_("Net"), context.amount(day.net)),
         ]
+    has_movements = bool(facts)
+    if content.pending_refunds:
+        facts.append(
+            (_("Payments with a pending refund"), context.localizer.number(content.pending_refunds))
+        )
+    if content.failed_refunds:
+        facts.append(
+            (_("Payments with a failed refund"), context.localizer.number(content.failed_refunds))
+        )
     return Message(
         subject=_("{shop}: {date}", shop=context.shop, date=date),
         paragraphs=[
             _(
                 N_("What happened on {date} ({zone}).")
-                if facts
+                if has_movements
                 else N_("Nothing was paid, refunded or disputed on {date} ({zone})."),
                 date=date,
                 zone=context.zone.key,
@@ -174,11 +183,12 @@ def deadline(text: str, text_responded: str, label: str) -> _Template[DeadlineCo
 
     def template(content: DeadlineContent, context: MessageContext) -> Message:
         _, amount = context.gettext, context.amount(content.amount)
+        language = context.localizer.language
         time_left = context.localizer.duration(content.days * DAY_MS)
         facts: list[Fact] = [
             (_("Amount"), amount),
             (_("Merchant"), content.shop),
-            (_("Reason"), content.reason or "–"),
+            (_("Reason"), dispute_reasons.text_of(content.reason, language) or "–"),
             (_("Respond until"), context.when(content.respond_by)),
             (_("Order"), content.order_id),
         ]

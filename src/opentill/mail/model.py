@@ -261,7 +261,7 @@ class RefundContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefundReportContent(msgspec.Struct, frozen=True, kw_only=True):
-    """A refund was reversed, or made at the provider; for the merchant."""
+    """A refund failed, was reversed, or was made at the provider; for the merchant."""
 
     merchant_id: str
     order_id: str
@@ -340,24 +340,6 @@ class PasswordResetContent(msgspec.Struct, frozen=True, kw_only=True):
     """A new password was requested."""
 
     at: int
-
-
-class DigestDay(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of a day in one currency."""
-
-    payments: int
-    paid: Amount
-    refunded: Amount
-    disputed: Amount
-    net: Amount
-
-
-class DigestContent(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of a day in each currency."""
-
-    merchant_id: str
-    at: int  # when the day began, Unix ms
-    days: list[DigestDay]
 
 
 class TestContent(msgspec.Struct, frozen=True, kw_only=True):

@@ -325,8 +325,9 @@ STAFF = Query(
 )
 # Open disputes of all merchants with a deadline up to `:until`, after `(:after, :after_id)`, for
 # which no reminder of a stage is queued. `:stage` names the stage; `:length` is how long before the
-# deadline it begins. `responded`: the merchant has added evidence, a file or a note. `handled`: the
-# operator has added a note after that, for example that the evidence was sent to the bank.
+# deadline it begins. `responded`: the merchant has accepted or contested it, or added a file or a
+# note. `handled`: the operator has added a note after that, for example that the evidence was sent
+# to the bank.
 NEAR_DEADLINES = Query(
     NearDeadline,
     """
@@ -343,7 +344,8 @@ NEAR_DEADLINES = Query(
         (select max(e.at) from dispute_evidence e
             where e.merchant_id = d.merchant_id and e.dispute_id = d.id),
         (select max(n.at) from dispute_notes n
-            where n.merchant_id = d.merchant_id and n.dispute_id = d.id and n.by_merchant)
+            where n.merchant_id = d.merchant_id and n.dispute_id = d.id and n.by_merchant),
+        d.responded_at
     ) as at) evidence
     where d.status = 'OPEN' and d.respond_by <= :until
         and (d.respond_by, d.id) > (:after::bigint, :after_id::text)

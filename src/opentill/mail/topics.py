@@ -23,6 +23,7 @@ from opentill.mail import (
     people_templates,
     queries,
 )
+from opentill.mail.digest_model import DigestContent
 from opentill.mail.model import NO_MERCHANT, Message, MessageContext, NewMail, Preferences
 from opentill.merchants import Actor
 from opentill.people import STAFF_ROLES, MerchantRole, Permission, StaffRole, staff_may
@@ -33,6 +34,7 @@ SWITCHES: Final = ("receipts", "refunds", "digest")  # the fields of Preferences
 _CUSTOMER_TOPICS: Final = ("receipt", "refund", "refund_failed")
 _MONEY_TOPICS: Final = (
     *_CUSTOMER_TOPICS,
+    "refund_refused",
     "refund_reversed",
     "refund_at_gateway",
     "dispute_opened",
@@ -71,6 +73,19 @@ TOPICS: Final = (
     Topic("receipt", model.ReceiptContent, customer_templates.receipt),
     Topic("refund", model.RefundContent, customer_templates.refund),
     Topic("refund_failed", model.RefundContent, customer_templates.refund_failed),
+    Topic(
+        "refund_refused",
+        model.RefundReportContent,
+        merchant_templates.refund_report(
+            N_("A refund of {amount} failed"),
+            N_(
+                "A refund by {shop} failed: the customer did not get the money, and it is on your "
+                "balance again. Refund the payment again, or pay the customer in another way and "
+                "mark the refund as handled."
+            ),
+        ),
+        ("owner", "finance", "support"),
+    ),
     Topic(
         "refund_reversed",
         model.RefundReportContent,
@@ -174,7 +189,7 @@ TOPICS: Final = (
         ),
         ("owner", "finance"),
     ),
-    Topic("digest", model.DigestContent, merchant_templates.digest, ("owner", "finance")),
+    Topic("digest", DigestContent, merchant_templates.digest, ("owner", "finance")),
     Topic("new_login", model.LoginContent, people_templates.login),
     Topic("account_change", model.AccountChangeContent, people_templates.account_change),
     Topic(

@@ -247,12 +247,10 @@ def _amount(decimal: str, currency: str) -> Amount:
 
 
 async def _refund_failed(tx: Tx, batch: _Batch, event: _Event) -> list[NewMail]:
-    """Return the mails about a reversed refund; one that never succeeded causes no mail."""
+    """Return mails to the merchant, and to the customers to whom a reversed refund was mailed."""
     data = msgspec.json.decode(event.data, type=_FailedRefundEvent)
-    if not data.reversed:
-        return []
     mails: list[NewMail] = []
-    if batch.preferences.refunds:
+    if data.reversed and batch.preferences.refunds:
         mails += await _reversal_mails(tx, batch.merchant_id, data, event)
     content = RefundReportContent(
         merchant_id=batch.merchant_id,
@@ -262,8 +260,9 @@ async def _refund_failed(tx: Tx, batch: _Batch, event: _Event) -> list[NewMail]:
         reason=data.error_message,
         at=event.created_at,
     )
+    topic = "refund_reversed" if data.reversed else "refund_refused"
     mails += await topics.mails_to_members(
-        tx, batch.merchant_id, "refund_reversed", event.id, content, data.order_id
+        tx, batch.merchant_id, topic, event.id, content, data.order_id
     )
     return mails
 

@@ -1,6 +1,6 @@
 """Orders: from the open session to payment, settlement and refund."""
 
-from opentill.orders.cards import format_card
+from opentill.orders.cards import brand_name, format_card
 from opentill.orders.cards import of_attempt as card_of_attempt
 from opentill.orders.cards import of_order as card_of
 from opentill.orders.customers.model import CustomerOrder, CustomerSums
@@ -22,6 +22,7 @@ from opentill.orders.model import (
     Order,
     OrderNote,
     PaymentAttempt,
+    RefundProgress,
     Status,
     Transition,
 )
@@ -65,6 +66,7 @@ from opentill.orders.search.filters import (
     ExportQuery,
     OrdersQuery,
     count,
+    count_by_refunds,
     count_late_payments,
     count_of_products,
     has_product,
@@ -128,6 +130,7 @@ __all__ = [
     "Payer",
     "PaymentAttempt",
     "PaymentIntent",
+    "RefundProgress",
     "Report",
     "Settled",
     "Status",
@@ -138,6 +141,7 @@ __all__ = [
     "apply_outcome",
     "attempts",
     "awaits_confirmation",
+    "brand_name",
     "callback_url",
     "can",
     "card_of",
@@ -146,6 +150,7 @@ __all__ = [
     "confirm_manually",
     "confirm_many",
     "count",
+    "count_by_refunds",
     "count_failed",
     "count_late_payments",
     "count_of_products",

@@ -28,8 +28,12 @@ _BRANDS: Final = {
 
 def format_card(card: Card) -> str:
     """Return a card for display, such as ``Visa •••• 4242``."""
-    brand = _BRANDS.get(card.brand, card.brand.replace("_", " ").title())
-    return f"{brand} •••• {card.last4}".strip()
+    return f"{brand_name(card.brand)} •••• {card.last4}".strip()
+
+
+def brand_name(brand: str) -> str:
+    """Return the name of a card brand for display, "" if it is unknown."""
+    return _BRANDS.get(brand, brand.replace("_", " ").title())
 
 
 def of_attempt(attempt: PaymentAttempt) -> Card | None:

@@ -26,6 +26,8 @@ Status = Literal[
 SessionStatus = Literal["OPEN", "COMPLETE", "EXPIRED"]
 Source = Literal["API", "EPAY"]
 RefundState = Literal["NONE", "PARTIAL", "FULL"]
+# Orders by what their refunds did; pages show this instead of PAID and SETTLED.
+RefundProgress = Literal["PARTIALLY_REFUNDED", "REFUND_PENDING", "REFUND_FAILED"]
 Calendar = Literal["EVERY_DAY", "WEEKDAYS"]
 ReserveStatus = Literal["NONE", "HELD", "OFFSET", "RELEASED"]
 AttemptStatus = Literal[
@@ -204,6 +206,7 @@ class Order(PlacedOrder, frozen=True):
     settle_at: int | None
     livemode: bool | None  # whether the payment is real money; None: see orders/livemode.py
     payment_link_id: str | None  # the link that opened the session; None if no link did
+    refund_failed: bool = False  # whether a refund has failed and nobody has handled it
 
     @property
     def unsettled_minor(self) -> int:
@@ -225,6 +228,21 @@ class Order(PlacedOrder, frozen=True):
         if not self.refunded_minor:
             return "NONE"
         return "FULL" if self.refunded_minor == self.amount_minor else "PARTIAL"
+
+    @property
+    def refund_progress(self) -> RefundProgress | None:
+        """What matters most about the order's refunds; None: it has none, or they are complete."""
+        if self.refund_failed:
+            return "REFUND_FAILED"
+        if self.refund_held_minor > self.refunded_minor:
+            return "REFUND_PENDING"
+        return "PARTIALLY_REFUNDED" if self.refund_status == "PARTIAL" else None
+
+    @property
+    def shown_status(self) -> Status | RefundProgress:
+        """The status for people: the progress of refunds instead of PAID or SETTLED."""
+        progress = self.refund_progress if self.status in PAID_STATUSES else None
+        return progress or self.status
 
 
 class NewOrder(PlacedOrder, frozen=True, kw_only=True):

@@ -170,6 +170,7 @@ COMMANDS: Final[Mapping[str, Permission]] = {
     "orders revoke": "orders.decide",
     "orders given-back": "orders.decide",
     "refunds": "orders.decide",
+    "refunds handled": "orders.manage",
     "disputes": "disputes.decide",
     "approvals": "approvals.decide",
     "balance": "balance.adjust",

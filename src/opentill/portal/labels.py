@@ -1,9 +1,10 @@
 """Texts of pages by value: statuses, kinds, fields with an error."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Final
 
-from opentill.orders import Status
+from opentill.orders import RefundProgress, Status
 from opentill.people import MerchantRole, StaffRole
 from opentill.web.translations import N_, NC_
 
@@ -96,6 +97,7 @@ HISTORY_EVENT: Final = {
         "The second payment could not be given back; the operator takes care of it"
     ),
     "dispute_amount_differs": N_("The bank reports another amount for the dispute"),
+    "refund_handled": N_("A failed refund was marked as handled"),
     "refund_at_gateway_unmatched": N_(
         "A refund at the payment provider does not fit this payment; the operator takes care of it"
     ),
@@ -115,6 +117,30 @@ ORDER_STATUS: Final[Mapping[Status, str]] = {
     "FAILED": N_("Failed"),
     "CLOSED": N_("Closed"),
     "REVOKED": N_("Revoked"),
+}
+RATE_COLUMN: Final = {
+    "payments": N_("Payments"),
+    "opened": N_("Disputes opened"),
+    "won": N_("Won"),
+    "lost": N_("Lost"),
+    "rate": N_("Dispute rate"),
+    "volume": N_("Rate by volume"),
+    "limit": N_("Card scheme limit"),
+}
+REFUND_PROGRESS: Final[Mapping[RefundProgress, str]] = {
+    "PARTIALLY_REFUNDED": N_("Partially refunded"),
+    "REFUND_PENDING": N_("Refund pending"),
+    "REFUND_FAILED": N_("Refund failed"),
+}
+# The statuses by which lists of payments are filtered, and that their badges show.
+SHOWN_STATUS: Final[Mapping[Status | RefundProgress, str]] = dict(
+    chain(ORDER_STATUS.items(), REFUND_PROGRESS.items())
+)
+# The class of a badge by status; the class of any other status is its name.
+STATUS_CLASS: Final[Mapping[RefundProgress, str]] = {
+    "PARTIALLY_REFUNDED": "status-refunded",
+    "REFUND_PENDING": "status-creating",
+    "REFUND_FAILED": "status-failed",
 }
 PAYMENT_METHOD: Final = {
     "CREDIT_CARD": N_("Card"),

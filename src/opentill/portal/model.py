@@ -54,7 +54,7 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
 class Todo(msgspec.Struct, frozen=True):
     """An item of a list of things to do: its text, how many there are, and the page for them.
 
-    ``below`` is the page's path below the merchant's. Counting stops at ``limit``.
+    ``below`` is the page's path below the merchant's, with its query. Counting stops at ``limit``.
     """
 
     name: str

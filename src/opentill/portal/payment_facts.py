@@ -23,7 +23,7 @@ def template_values(payment: Payment, localizer: Localizer) -> dict[str, Any]:
         "amount": amount_formatter(localizer),
         "share": _percentage,
         "rate": money.rate_text,
-        "metadata": _metadata(payment),
+        "metadata": metadata(payment),
         "most_refunds": MOST_REFUNDS,
     }
 
@@ -32,14 +32,12 @@ def _percentage(rate: Decimal) -> str:
     return f"{money.rate_text(rate * 100)}%"
 
 
-def _metadata(payment: Payment) -> list[tuple[str, str]]:
+def metadata(payment: Payment) -> list[tuple[str, str]]:
     """Return the metadata as pairs of texts; values that are not texts as JSON."""
-    metadata: dict[str, object] = msgspec.json.decode(
-        payment.order.metadata, type=dict[str, object]
-    )
+    values: dict[str, object] = msgspec.json.decode(payment.order.metadata, type=dict[str, object])
     texts = (
         (name, value if isinstance(value, str) else msgspec.json.encode(value).decode())
-        for name, value in metadata.items()
+        for name, value in values.items()
     )
     return [
         (name, text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…")

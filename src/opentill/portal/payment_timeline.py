@@ -22,7 +22,7 @@ from opentill.portal.labels import (
 )
 from opentill.portal.payment_details import Payment, amount_formatter
 from opentill.refunds import Refund
-from opentill.web import declines, refund_failures
+from opentill.web import declines, dispute_reasons, refund_failures
 from opentill.web.language import Localizer
 from opentill.web.translations import N_, NC_
 from opentill.webhooks import EventDelivery, OrderEvent
@@ -60,6 +60,7 @@ _HISTORY_TONES: Final = {
     "payment_not_given_back": "bad",
     "dispute_amount_differs": "warn",
     "refund_at_gateway_unmatched": "warn",
+    "refund_handled": "",
 }
 
 
@@ -240,12 +241,13 @@ class Timeline:
     def _dispute(self, dispute: Dispute) -> Iterator[Item]:
         amount = self._amount(dispute.amount_minor, dispute.currency)
         below = f"/disputes/{dispute.id}"
+        reason = dispute_reasons.text_of(dispute.reason, self._localizer.language)
         id_fact: Fact = (N_("Dispute"), dispute.id)
         yield Item(
             at=dispute.created_at,
             sentence=self._gettext("Dispute of {amount} opened", amount=amount),
             tone="warn",
-            facts=((N_("Reason"), dispute.reason or "–"), id_fact),
+            facts=((N_("Reason"), reason or "–"), id_fact),
             below=below,
         )
         if dispute.closed_at is None:

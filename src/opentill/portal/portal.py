@@ -13,7 +13,7 @@ from jinja2.ext import Extension
 from opentill.core.ids import is_id
 from opentill.portal import labels, user_agents
 from opentill.portal.model import CONSOLE_PATH, SENDER, Page
-from opentill.web import templates
+from opentill.web import dispute_reasons, templates
 
 _SHARED_TEMPLATES: Final = Path(__file__).parent / "templates"
 _IN_BRACES: Final = re.compile(r"{[^}]+}")
@@ -119,4 +119,6 @@ def _create_environment(folders: Sequence[Path]) -> Environment:
     environment.add_extension(_SenderFields)
     environment.filters["device"] = user_agents.describe
     environment.filters["pretty"] = _indent_json
+    environment.filters["dispute_reason"] = dispute_reasons.text_of
+    environment.filters["dispute_reason_name"] = dispute_reasons.name_of
     return environment

@@ -4,6 +4,7 @@ Refunds that were made at the provider are only recorded here.
 """
 
 from opentill.refunds.cases import count_unmatched, dismiss, list_open
+from opentill.refunds.failures import MOST_COUNTED, count_failed, list_failed, mark_handled
 from opentill.refunds.model import (
     REFUNDABLE,
     BalanceTooLow,
@@ -33,6 +34,7 @@ from opentill.refunds.service import (
 )
 
 __all__ = [
+    "MOST_COUNTED",
     "REFUNDABLE",
     "BalanceTooLow",
     "NewMadeAtGateway",
@@ -47,6 +49,7 @@ __all__ = [
     "apply_outcome",
     "apply_report",
     "check_manual",
+    "count_failed",
     "count_unmatched",
     "create",
     "dismiss",
@@ -56,8 +59,10 @@ __all__ = [
     "find_by_number",
     "find_or_none",
     "find_order_ids",
+    "list_failed",
     "list_for_order",
     "list_open",
+    "mark_handled",
     "quote",
     "record_manually",
     "reverse_manually",

@@ -122,6 +122,13 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
     succeeded_at: int | None
     failed_at: int | None
     source: Source = "REQUEST"
+    handled_at: int | None = None  # when a failed refund was handled; None: it is not
+    handled_by: str | None = None  # the person, or the id of the later refund that succeeded
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether the refund has failed and nobody has handled it."""
+        return self.status == "FAILED" and self.handled_at is None
 
     @property
     def was_reversed(self) -> bool:

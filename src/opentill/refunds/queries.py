@@ -141,6 +141,46 @@ UNREPORTED = Query(
     order by created_at, id limit :limit
     """,
 )
+
+# ── Failed refunds that need attention ──
+
+# The caller must hold the order's lock.
+HANDLE = Query(
+    Refund,
+    """
+    update refunds set handled_at = :now, handled_by = :handled_by
+    where merchant_id = :merchant_id and id = :id and status = 'FAILED' and handled_at is null
+    returning *
+    """,
+)
+# A refund that succeeds handles the failed ones of its order that it covers: those of at most its
+# amount, and all if nothing is left to refund.
+HANDLE_COVERED = Command(
+    """
+    update refunds set handled_at = :now, handled_by = :id
+    where merchant_id = :merchant_id and order_id = :order_id and status = 'FAILED'
+        and handled_at is null and (amount_minor <= :amount_minor or :is_full::boolean)
+    """,
+)
+# The number of a merchant's failed refunds that nobody has handled, up to a limit.
+COUNT_FAILED = Value(
+    int,
+    """
+    select count(*) from (
+        select from refunds
+        where merchant_id = :merchant_id and status = 'FAILED' and handled_at is null limit :limit
+    ) failed
+    """,
+)
+# Failed refunds of all merchants that nobody has handled, without those that have a case for staff.
+FAILED = Query(
+    Refund,
+    """
+    select * from refunds
+    where status = 'FAILED' and handled_at is null and succeeded_at is null
+    order by failed_at desc, id limit :limit
+    """,
+)
 OVERDRAFT = Value(int, "select overdraft_minor from merchants where id = :merchant_id")
 MAKE_DUE = Command("update refunds set try_at = :now where try_at > :now")
 COUNT_DUE = Value(

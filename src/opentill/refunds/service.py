@@ -16,7 +16,7 @@ from opentill.ledger import Account, Movement
 from opentill.ledger import Type as PostingType
 from opentill.orders import Change, Order
 from opentill.orders.model import Source
-from opentill.refunds import cases, events, queries
+from opentill.refunds import cases, events, failures, queries
 from opentill.refunds.model import (
     REFUNDABLE,
     TRANSITIONS,
@@ -306,6 +306,7 @@ async def _emit(tx: Tx, order: Order, refund: Refund, now: int) -> None:
 
 async def _complete(tx: Tx, order: Order, refund: Refund, now: int) -> None:
     order = await orders.complete_refund(tx, order, refund.amount_minor, refund.id, now)
+    await failures.handle_covered(tx, order, refund, now)
     await _end_order(tx, order, refund, now)
     await _post(tx, refund, "REFUND", ("frozen", "gateway"), refund.described, now)
 
@@ -349,6 +350,7 @@ async def record_made_at_gateway(
     order = await orders.count_refund(
         tx, order, refund.amount_minor, refund.debit_minor, cause, now
     )
+    await failures.handle_covered(tx, order, refund, now)
     await _end_order(tx, order, refund, now)
     text = f"{refund.described} at the payment provider"
     await _post(tx, refund, "REFUND", (refund.held_from, "gateway"), text, now)

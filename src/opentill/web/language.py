@@ -128,6 +128,14 @@ class Localizer:
         """Format a share with all of its decimals: ``8.875%``."""
         return _percent(self._locale, share, decimals=5)
 
+    def rate(self, share: Decimal) -> str:
+        """Format a small share from 0 to 1 with two decimals: ``0.42%``."""
+        return _percent(self._locale, share, decimals=2, least=2)
+
+    def month(self, day: date) -> str:
+        """Format the month of a day: ``Mar 2026``."""
+        return str(format_skeleton("yMMM", day, locale=self._locale))
+
     def day(self, day: date) -> str:
         """Format a day with its weekday: ``Mon, Mar 30, 2026``."""
         return str(format_skeleton("yMMMEd", day, locale=self._locale))
@@ -283,10 +291,13 @@ def _amount(locale: Locale, minor: int, currency: str) -> str:
     return _ADJACENT_CODE.sub("\\g<0>\N{NO-BREAK SPACE}", text)
 
 
-def _percent(locale: Locale, share: float | Decimal, decimals: int) -> str:
-    """Format a share with at most so many decimals: ``97.5%``, in German ``97,5 %``."""
+def _percent(locale: Locale, share: float | Decimal, decimals: int, least: int = 0) -> str:
+    """Format a share with at most so many decimals: ``97.5%``, in German ``97,5 %``.
+
+    It has at least ``least`` decimals.
+    """
     pattern = parse_pattern(locale.percent_formats[None].pattern)
-    pattern.frac_prec = (0, decimals)
+    pattern.frac_prec = (least, decimals)
     return str(pattern.apply(share, locale))
 
 

@@ -3,8 +3,9 @@
 from typing import Final
 
 from opentill.db.query import Query
-from opentill.orders.model import Order
+from opentill.orders.model import Order, RefundProgress
 from opentill.orders.search.model import PendingOrder
+from opentill.orders.search.queries import REFUNDS
 
 # The newest of the orders with some terms in some places of merchants. The newest `:limit` orders
 # are among those of the places that have the newest orders.
@@ -41,7 +42,8 @@ PENDING_OF_ALL = Query(
     """
     select o.merchant_id, o.id, o.created_at, o.status, o.product_id, o.customer_email,
         o.customer_name, o.amount_minor, o.currency, o.metadata, o.client_reference, a.card_last4,
-        s.status as session_status, c.is_new
+        s.status as session_status, o.refunded_minor, o.refund_held_minor, o.refund_failed,
+        c.is_new
     from (
         select few.merchant_id, few.order_id, bool_or(few.was is null) as is_new from (
             select c.merchant_id, c.order_id, c.was
@@ -71,7 +73,7 @@ def _newest_of_all(condition: str) -> Query[Order]:
     The newest `:limit` orders are among those of the merchants that have the newest orders.
     """
     rows = f"""
-        select * from orders where merchant_id = m.merchant_id {condition}
+        select * from orders o where merchant_id = m.merchant_id {condition}
             and (created_at, id) < (:before_at, :before_id) and created_at >= :since
         order by created_at desc, id desc limit
     """  # noqa: S608 - constants of ours
@@ -91,3 +93,6 @@ def _newest_of_all(condition: str) -> Query[Order]:
 
 NEWEST_OF_ALL: Final = _newest_of_all("")
 NEWEST_OF_ALL_BY_STATUS: Final = _newest_of_all("and status = :status")
+NEWEST_OF_ALL_BY_REFUNDS: Final[dict[tuple[RefundProgress], tuple[Query[Order]]]] = {
+    (progress,): (_newest_of_all(f"and {condition}"),) for progress, condition in REFUNDS.items()
+}

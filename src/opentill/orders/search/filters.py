@@ -15,7 +15,7 @@ from opentill.db.database import Db, Tx
 from opentill.http.fields import meaning
 from opentill.http.paging import Millis
 from opentill.orders import queries
-from opentill.orders.model import Order, Status
+from opentill.orders.model import Order, RefundProgress, Status
 from opentill.orders.search import service, terms
 from opentill.orders.search.model import Condition, OrderFilters
 
@@ -151,8 +151,9 @@ class Selection(msgspec.Struct, frozen=True):
 
     @property
     def is_searched(self) -> bool:
-        """Whether the query needs the index of terms."""
-        return bool(self.filters.conditions) or self.text is not None
+        """Whether the orders are found by a search, and not by the list of orders."""
+        is_narrowed = bool(self.filters.conditions) or self.filters.refunds is not None
+        return is_narrowed or self.text is not None
 
     @property
     def is_everything(self) -> bool:
@@ -161,9 +162,15 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 async def resolve_query(
-    db: Db, merchant_id: str, query: OrdersQuery | ExportQuery
+    db: Db,
+    merchant_id: str,
+    query: OrdersQuery | ExportQuery,
+    refunds: RefundProgress | None = None,
 ) -> Selection | None:
-    """Return the selection of a query, None if no order can match. Raises Invalid."""
+    """Return the selection of a query, None if no order can match. Raises Invalid.
+
+    ``refunds``: only orders whose refunds have this progress, which the API has no filter for.
+    """
     since, until = period(query)
     text = pasted.trim(query.query or "") or None
     product_id = query.product_id
@@ -180,6 +187,7 @@ async def resolve_query(
         conditions=conditions(query),
         status=query.status,
         product_id=product_id,
+        refunds=refunds,
     )
     return Selection(filters, text)
 
@@ -193,12 +201,14 @@ async def has_product(db: Db, merchant_id: str, product_id: str) -> bool:
     return is_id(product_id) and bool(await db.read(read))
 
 
-async def list_page(db: Db, merchant_id: str, query: OrdersQuery) -> tuple[list[Order], int]:
+async def list_page(
+    db: Db, merchant_id: str, query: OrdersQuery, refunds: RefundProgress | None = None
+) -> tuple[list[Order], int]:
     """Return a page of the selected orders, newest first, and their total number.
 
-    Raises Invalid.
+    ``refunds`` is that of ``resolve_query``. Raises Invalid.
     """
-    selection = await resolve_query(db, merchant_id, query)
+    selection = await resolve_query(db, merchant_id, query, refunds)
     if selection is None:
         return [], 0
     filters = selection.filters
@@ -229,6 +239,14 @@ async def count(
     columns = {name: value for name, value in filters.items() if value is not None}
     key = list_counts.ListKey(merchant_id, "orders", product_id or "", status)
     return await list_counts.count(tx, queries.LISTS, merchant_id, columns, key, within)
+
+
+async def count_by_refunds(tx: Tx, merchant_id: str, progress: RefundProgress) -> int:
+    """Return the number of orders whose refunds have this progress."""
+    filters = OrderFilters(
+        merchant_id=merchant_id, since=0, until=list_counts.FOREVER, refunds=progress
+    )
+    return await (await service.Search.start(tx, filters, None, keep=0)).total()
 
 
 async def count_of_products(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from opentill.orders.model import SessionStatus, Status
+from opentill.orders.model import RefundProgress, SessionStatus, Status
 from opentill.orders.search import customer_words, terms
 
 
@@ -45,6 +45,7 @@ class OrderFilters(msgspec.Struct, frozen=True, kw_only=True):
     status: Status | None = None
     product_id: str | None = None
     session_status: SessionStatus | None = None
+    refunds: RefundProgress | None = None
 
     def fits(self, candidate: "Candidate") -> bool:
         """Whether an order passes the filter, apart from the conditions on its terms."""
@@ -53,6 +54,7 @@ class OrderFilters(msgspec.Struct, frozen=True, kw_only=True):
             and self.status in {None, candidate.status}
             and self.product_id in {None, candidate.product_id}
             and self.session_status in {None, candidate.session_status}
+            and (self.refunds is None or candidate.has_progress(self.refunds))
         )
 
     @property
@@ -80,7 +82,20 @@ class Candidate(msgspec.Struct, frozen=True):
     client_reference: str | None
     card_last4: str | None
     session_status: SessionStatus
+    refunded_minor: int
+    refund_held_minor: int
+    refund_failed: bool
     is_new: bool
+
+    def has_progress(self, progress: RefundProgress) -> bool:
+        """Whether the order's refunds have this progress, as in ``queries.REFUNDS``."""
+        match progress:
+            case "PARTIALLY_REFUNDED":
+                return 0 < self.refunded_minor < self.amount_minor
+            case "REFUND_PENDING":
+                return self.refund_held_minor > self.refunded_minor
+            case _:
+                return self.refund_failed
 
     @property
     def terms(self) -> terms.Terms:

@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from opentill.db.query import Command, Query, Value
-from opentill.orders.model import Order
+from opentill.orders.model import Order, RefundProgress
 from opentill.orders.search.model import (
     Bucket,
     Candidate,
@@ -160,7 +160,8 @@ PENDING = Query(
     """
     select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.customer_name,
         o.amount_minor, o.currency, o.metadata, o.client_reference, a.card_last4,
-        s.status as session_status, c.is_new
+        s.status as session_status, o.refunded_minor, o.refund_held_minor, o.refund_failed,
+        c.is_new
     from (
         select order_id, bool_or(was is null) as is_new from search_changes
         where merchant_id = :merchant_id group by order_id
@@ -176,7 +177,8 @@ NAMED = Query(
     """
     select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.customer_name,
         o.amount_minor, o.currency, o.metadata, o.client_reference, a.card_last4,
-        s.status as session_status, false as is_new
+        s.status as session_status, o.refunded_minor, o.refund_held_minor, o.refund_failed,
+        false as is_new
     from unnest(:id::text[]) as named (id)
     join orders o on o.merchant_id = :merchant_id and o.id = named.id
     join checkouts s on s.merchant_id = :merchant_id and s.id = o.checkout_id
@@ -278,16 +280,25 @@ class SearchStatements(NamedTuple):
     counted: Value[int]
 
 
-# A condition: the order has this status, product and session status; null allows any.
-_FITS: Final = """
+# The condition of each progress of an order's refunds. Each is that of a partial index.
+REFUNDS: Final[dict[RefundProgress, str]] = {
+    "PARTIALLY_REFUNDED": "o.refunded_minor > 0 and o.refunded_minor < o.amount_minor",
+    "REFUND_PENDING": "o.refund_held_minor > o.refunded_minor",
+    "REFUND_FAILED": "o.refund_failed",
+}
+_PROGRESS: Final = " ".join(f"when '{name}' then {sql}" for name, sql in REFUNDS.items())
+# A condition: the order has this status, product, session status and progress of refunds; null
+# allows any.
+_FITS: Final = f"""
     and exists (
         select from orders o where o.merchant_id = :merchant_id and o.id = t.order_id
             and (:status::text is null or o.status = :status)
             and (:product_id::text is null or o.product_id = :product_id)
             and (:session_status::text is null or :session_status = (
                 select s.status from checkouts s
-                where s.merchant_id = :merchant_id and s.id = o.checkout_id)))
-"""
+                where s.merchant_id = :merchant_id and s.id = o.checkout_id))
+            and (:refunds::text is null or case :refunds {_PROGRESS} end))
+"""  # noqa: S608 - constants of ours
 # A condition: the order fulfils all `:conditions` other conditions, each by one of its terms and
 # places.
 _ALSO: Final = """
@@ -372,6 +383,19 @@ BY_COLUMNS: Final[dict[tuple[str, ...], SearchStatements]] = {
         _ALSO,
     )
     for columns in (("status",), ("product_id",), ("status", "product_id"))
+}
+# Statements whose driver is the progress of refunds, by the name of the progress.
+BY_REFUNDS: Final[dict[tuple[RefundProgress], SearchStatements]] = {
+    (progress,): _statements(
+        _ORDERS.replace(
+            "{columns}",
+            f"and {condition} and (:status::text is null or o.status = :status)"
+            " and (:product_id::text is null or o.product_id = :product_id)",
+        ),
+        _OF_ORDER,
+        "",
+    )
+    for progress, condition in REFUNDS.items()
 }
 # Marks a batch of orders, from newest to oldest, of a merchant whose orders were indexed before
 # migration 0054 as changed, so that they are indexed again. Returns their number; 0 for a merchant

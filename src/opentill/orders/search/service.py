@@ -255,7 +255,8 @@ class Search:
             rows = sum(bucket.rows for bucket in buckets)
             if rows < fewest:
                 fewest, self._driver, self._driven_by = rows, buckets, number
-        if not filters.columns or filters.session_status is not None:
+        is_narrowed = filters.session_status is not None or filters.refunds is not None
+        if not filters.columns or is_narrowed:
             return
         if not filters.conditions or (fewest and await self._count_by_columns() < fewest):
             self._driven_by = -1
@@ -300,11 +301,18 @@ class Search:
     def _is_plain(self) -> bool:
         """Whether there is only one condition, so that its index rows are the result."""
         filters = self._filters
-        is_narrowed = filters.columns or filters.session_status or len(filters.conditions) > 1
+        is_narrowed = (
+            filters.columns
+            or filters.session_status
+            or filters.refunds
+            or len(filters.conditions) > 1
+        )
         return self._driven_by >= 0 and not is_narrowed
 
     @property
     def _statements(self) -> queries.SearchStatements:
+        if self._driven_by < 0 and self._filters.refunds is not None:
+            return queries.BY_REFUNDS[(self._filters.refunds,)]
         if self._driven_by < 0:
             return queries.BY_COLUMNS[tuple(self._filters.columns)]
         return queries.BY_TERM if self._is_plain else queries.BY_TERM_AND_MORE
@@ -357,6 +365,7 @@ class Search:
             "status": filters.status,
             "product_id": filters.product_id,
             "session_status": filters.session_status,
+            "refunds": filters.refunds,
             "number": [number for number, _ in other_places],
             "also_term": [place.term for _, place in other_places],
             "also_place": [place.place for _, place in other_places],

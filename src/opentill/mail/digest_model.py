@@ -1,0 +1,25 @@
+"""The content of the daily digest of a merchant."""
+
+import msgspec
+
+from opentill.mail.model import Amount
+
+
+class DigestDay(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of a day in one currency."""
+
+    payments: int
+    paid: Amount
+    refunded: Amount
+    disputed: Amount
+    net: Amount
+
+
+class DigestContent(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of a day, and how many payments have a pending or failed refund now."""
+
+    merchant_id: str
+    at: int  # when the day began, Unix ms
+    days: list[DigestDay]
+    pending_refunds: int = 0
+    failed_refunds: int = 0  # that nobody has handled

@@ -1,0 +1,58 @@
+"""Failed refunds need attention until a later refund or a person has handled them."""
+
+from typing import Final
+
+from opentill import orders
+from opentill.core.errors import Invalid, or_not_found
+from opentill.db.database import Tx
+from opentill.orders import Order
+from opentill.refunds import queries
+from opentill.refunds.model import Refund
+
+MOST_COUNTED: Final = 100
+
+
+async def handle_covered(tx: Tx, order: Order, refund: Refund, now: int) -> None:
+    """Handle the failed refunds of an order that a refund which has succeeded covers."""
+    if not order.refund_failed:
+        return
+    await queries.HANDLE_COVERED.run(
+        tx,
+        merchant_id=order.merchant_id,
+        order_id=order.id,
+        id=refund.id,
+        amount_minor=refund.amount_minor,
+        is_full=order.refunded_minor == order.amount_minor,
+        now=now,
+    )
+
+
+async def mark_handled(
+    tx: Tx, merchant_id: str, refund_id: str, *, who: str, how: str, now: int
+) -> Refund:
+    """Mark a failed refund as handled by a person, who returned the money in another way.
+
+    ``how`` is written to the order's history. Raises NotFound, and Invalid for a refund that has
+    not failed or is handled already.
+    """
+    key = {"merchant_id": merchant_id, "id": refund_id}
+    before = or_not_found(await queries.BY_ID.first(tx, **key))
+    order = await orders.lock(tx, merchant_id, before.order_id)
+    refund = await queries.HANDLE.first(tx, **key, handled_by=who, now=now)
+    if refund is None:
+        raise Invalid("refund", "refund must be one that has failed and is not handled yet")
+    await orders.note(tx, order, "refund_handled", f"{refund.id}: {how}", now)
+    return refund
+
+
+async def count_failed(tx: Tx, merchant_id: str) -> int:
+    """Count a merchant's failed refunds that nobody has handled, up to MOST_COUNTED."""
+    return await queries.COUNT_FAILED.get(tx, merchant_id=merchant_id, limit=MOST_COUNTED) or 0
+
+
+async def list_failed(tx: Tx, limit: int) -> list[Refund]:
+    """Return failed refunds of all merchants that nobody has handled, the latest first.
+
+    Reversed refunds are left out: their cases report them to staff.
+    """
+    return await queries.FAILED.all(tx, limit=limit)

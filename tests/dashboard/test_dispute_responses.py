@@ -1,0 +1,167 @@
+"""A dispute in words: its reason, the evidence that helps, and accepting or contesting it."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from dashboard.pages import new_form_id, text_of
+from dashboard.test_disputes import PDF, upload
+from opentill import disputes
+from opentill.core.errors import Invalid
+from opentill.core.languages import Language, offered
+from opentill.db.database import Tx
+from opentill.web import dispute_reasons
+from support import world
+from support.api_server import Shop
+from support.people import create_person
+
+# https://docs.stripe.com/api/disputes/object#dispute_object-reason
+STRIPES_REASONS = {
+    "bank_cannot_process", "check_returned", "credit_not_processed", "customer_initiated",
+    "debit_not_authorized", "duplicate", "fraudulent", "general", "incorrect_account_details",
+    "insufficient_funds", "noncompliant", "product_not_received", "product_unacceptable",
+    "subscription_canceled", "unrecognized",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", offered("merchant"))
+def test_every_reason_of_stripe_has_a_text_and_evidence(language: Language) -> None:
+    assert dispute_reasons.CODES == STRIPES_REASONS
+    for explain in (dispute_reasons.text_of, dispute_reasons.name_of):
+        texts = {explain(reason, language) for reason in STRIPES_REASONS}
+        assert len(texts) == len(STRIPES_REASONS)
+        assert not any("_" in text for text in texts)
+    assert all(len(dispute_reasons.evidence_for(reason)) >= 4 for reason in STRIPES_REASONS)
+
+
+def test_a_reason_that_staff_wrote_is_shown_unchanged() -> None:
+    for explain in (dispute_reasons.text_of, dispute_reasons.name_of):
+        assert explain("letter of the bank", "zh-Hans") == "letter of the bank"
+    assert dispute_reasons.evidence_for("letter") == dispute_reasons.evidence_for("general")
+
+
+def _path(shop: Shop, dispute: disputes.Dispute, *parts: str) -> str:
+    return "/".join((f"/dashboard/{shop.id}/disputes", dispute.id, *parts))
+
+
+def _open(shop: Shop, reason: str = "product_not_received") -> disputes.Dispute:
+    order_id, server = shop.create_paid_order()["id"], shop.api_server
+    return server.tx(
+        lambda tx: disputes.open_manually(
+            tx, shop.id, order_id, who="bo", reason=reason, now=server.app.clock()
+        )
+    )
+
+
+def test_pages_show_the_reason_in_words_and_the_evidence_that_it_needs(shop: Shop) -> None:
+    ada, agent = (
+        create_person(shop.api_server, shop.id, "owner"),
+        create_person(shop.api_server, None, staff_role="support"),
+    )
+    dispute = _open(shop)
+    page = text_of(ada.get(_path(shop, dispute)))
+    assert "The customer says that they did not get the product or service." in page
+    assert "Proof of delivery: the carrier, the tracking number" in page
+    name, text = "Product not received", "did not get the product"
+    for visitor, path, shown in (
+        (ada, _path(shop, dispute), text),
+        (ada, f"/dashboard/{shop.id}/disputes", name),
+        (ada, f"/dashboard/{shop.id}/payments/{dispute.order_id}", text),
+        (agent, f"/console/disputes/{dispute.id}", text),
+        (agent, "/console/disputes", name),
+        (agent, f"/console/payments/{dispute.order_id}", text),
+    ):
+        response = visitor.get(path)
+        assert shown in response.text, path
+        assert "product_not_received" not in response.text, path
+
+
+def test_a_dispute_is_contested_and_may_still_be_accepted(shop: Shop) -> None:
+    ada = create_person(shop.api_server, shop.id, "support")
+    agent = create_person(shop.api_server, None, staff_role="support")
+    dispute = _open(shop)
+    path = _path(shop, dispute)
+    form = {"response": "CONTESTED", "form_id": new_form_id(ada, path)}
+    for _ in range(2):  # a double click
+        response = ada.post(f"{path}/response", form)
+        assert response.headers["location"] == f"{path}?done=CONTESTED"
+    page = text_of(ada.get(path))
+    assert "You contest the dispute." in page
+    assert "Contested: the operator submits your evidence" in page
+    assert "Contest the dispute" not in page
+    assert "Contested Product not received" in text_of(agent.get("/console/disputes"))
+    assert "Contested: submit the evidence" in text_of(agent.get(f"/console/disputes/{dispute.id}"))
+    refusal = ada.post(f"{path}/response", {"response": "ACCEPTED"})
+    assert (refusal.status_code, "Confirm that you accept" in refusal.text) == (400, True)
+    accepted = ada.post(f"{path}/response", {"response": "ACCEPTED", "confirm": "yes"})
+    assert accepted.headers["location"] == f"{path}?done=ACCEPTED"
+    page = text_of(ada.get(path))
+    assert "You have accepted the dispute." in page
+    late = ada.post(f"{path}/response", {"response": "CONTESTED"})
+    assert (late.status_code, "somebody has responded" in late.text) == (409, True)
+    assert ada.post(f"{path}/response", {"response": "MAYBE"}).status_code == 400
+    rows = shop.api_server.sql(
+        "select subject from audit_log where merchant_id = $1 and action = 'disputes respond'"
+        " order by number",
+        shop.id,
+    )
+    assert [row["subject"] for row in rows] == [
+        f"{dispute.id} CONTESTED", f"{dispute.id} ACCEPTED"
+    ]  # fmt: skip
+
+
+def test_of_two_people_who_contest_at_once_only_the_first_is_audited(shop: Shop) -> None:
+    people = [create_person(shop.api_server, shop.id, role) for role in ("owner", "support")]
+    dispute = _open(shop)
+    path = _path(shop, dispute, "response")
+    with ThreadPoolExecutor() as executor:
+        responses = list(executor.map(lambda p: p.post(path, {"response": "CONTESTED"}), people))
+    assert sorted(response.status_code for response in responses) == [303, 409]
+    (row,) = shop.api_server.sql(
+        "select who from audit_log where merchant_id = $1 and action = 'disputes respond'", shop.id
+    )
+    first = next(
+        person for person, r in zip(people, responses, strict=True) if r.status_code == 303
+    )
+    assert row["who"] == f"{first.email} ({first.person_id})"
+
+
+def test_after_the_deadline_a_response_and_files_are_still_taken_with_a_warning(
+    shop: Shop,
+) -> None:
+    ada = create_person(shop.api_server, shop.id, "owner")
+    dispute, server = _open(shop), shop.api_server
+    assert "The deadline has passed." not in ada.get(_path(shop, dispute)).text
+    passed = server.app.clock() - 1000
+    server.sql("update disputes set respond_by = $2 where id = $1", dispute.id, passed)
+    page = text_of(ada.get(_path(shop, dispute)))
+    assert "The deadline has passed. The bank may no longer accept evidence." in page
+    assert upload(ada, _path(shop, dispute, "evidence"), PDF).status_code == 303
+    response = ada.post(_path(shop, dispute, "response"), {"response": "CONTESTED"})
+    assert response.headers["location"] == f"{_path(shop, dispute)}?done=CONTESTED"
+
+
+async def test_only_an_open_dispute_can_be_responded_to(tx: Tx) -> None:
+    order = await world.create_order_in(tx, "PAID")
+    dispute = await disputes.open_manually(
+        tx, order.merchant_id, order.id, who="bo", reason="letter", now=world.NOW
+    )
+    ids = (order.merchant_id, dispute.id)
+    await disputes.decide(tx, *ids, "won", who="bo", reason="evidence", now=world.NOW)
+    with pytest.raises(Invalid, match="dispute must be open"):
+        await disputes.respond(tx, *ids, "ACCEPTED", who="ann", now=world.NOW)
+
+
+def test_the_record_of_the_payment_is_attached_as_a_pdf(shop: Shop) -> None:
+    ada = create_person(shop.api_server, shop.id, "support")
+    agent = create_person(shop.api_server, None, staff_role="support")
+    dispute = _open(shop)
+    for visitor, path in (
+        (ada, _path(shop, dispute, "payment.pdf")),
+        (agent, f"/console/disputes/{dispute.id}/payment.pdf"),
+    ):
+        response = visitor.get(path, timeout=60)  # a new process draws it
+        assert response.headers["content-type"] == "application/pdf"
+        assert response.content.startswith(b"%PDF-")
+        name = f"payment-{dispute.order_id}.pdf"
+        assert f'filename="{name}"' in response.headers["content-disposition"]

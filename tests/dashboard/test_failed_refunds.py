@@ -1,0 +1,103 @@
+"""Refunds in the list of payments, on a payment's page and on the home page."""
+
+from functools import partial
+
+from dashboard.pages import new_form_id, text_of
+from dashboard.test_payments_list import PaymentsList
+from opentill import refunds
+from support import world
+from support.api_server import Shop
+from support.people import create_person
+
+
+def _refund(shop: Shop, order_id: str, amount: str, end: str | None) -> str:
+    """Refund a part of an order and report its end; return the id of the refund."""
+    server = shop.api_server
+    refund_id = shop.refund(order_id, amount=amount)["id"]
+    refund = server.tx(partial(refunds.find, merchant_id=shop.id, refund_id=refund_id))
+    if end is not None:
+        server.tx(lambda tx: world.report_refund(tx, refund, end, server.app.clock()))
+    return refund_id
+
+
+def test_payments_are_listed_and_exported_by_the_progress_of_their_refunds(shop: Shop) -> None:
+    product = shop.create_product(price="20")["id"]
+    ids = {name: shop.create_paid_order(product)["id"] for name in ("part", "waits", "failed")}
+    untouched = shop.create_paid_order(product)["id"]
+    _refund(shop, ids["part"], "4.00", "SUCCEEDED")
+    _refund(shop, ids["waits"], "3.00", None)
+    _refund(shop, ids["failed"], "2.00", "REFUSED")
+    payments = PaymentsList(shop)
+    for name, status, text in (
+        ("part", "PARTIALLY_REFUNDED", "Partially refunded"),
+        ("waits", "REFUND_PENDING", "Refund pending"),
+        ("failed", "REFUND_FAILED", "Refund failed"),
+    ):
+        page = payments.page(status=status, with_order="1", with_status="1")
+        listed = {id_ for id_ in (*ids.values(), untouched) if f"<bdi>{id_}</bdi>" in page}
+        assert listed == {ids[name]}, name
+        assert page.count(f">{text}</span>") == 1
+        for query in ({}, {"product": product}, {"amount": "20"}, {"query": "20"}):
+            rows = payments.export(status=status, **query)
+            assert {row["id"] for row in rows} == {ids[name]}, (name, query)
+            assert len(payments.rows(status=status, **query)) == 1
+        assert not payments.export(status=status, amount="21")
+
+
+def test_a_failed_refund_needs_attention_until_it_is_marked_as_handled(shop: Shop) -> None:
+    ada = create_person(shop.api_server, shop.id, "support")
+    order = shop.create_paid_order()["id"]
+    refund_id = _refund(shop, order, "4.00", "REFUSED")
+    home, path = f"/dashboard/{shop.id}/", f"/dashboard/{shop.id}/payments/{order}"
+    assert "Failed refunds: 1" in text_of(ada.get(home))
+    assert f'href="{home}payments?status=REFUND_FAILED"' in ada.get(home).text
+    page = text_of(ada.get(path))
+    assert "The refund of $4.00 failed" in page
+    assert "The customer did not get the money." in page
+    form = {"how": " ", "form_id": new_form_id(ada, path)}
+    refusal = ada.post(f"{path}/refunds/{refund_id}/handled", form)
+    assert (refusal.status_code, "Describe how it was handled" in refusal.text) == (400, True)
+    for _ in range(2):  # a double click
+        response = ada.post(f"{path}/refunds/{refund_id}/handled", form | {"how": "bank transfer"})
+        assert response.headers["location"] == f"{path}?handled=1"
+    page = text_of(ada.get(f"{path}?handled=1"))
+    assert "The failed refund is marked as handled." in page
+    assert "A failed refund was marked as handled" in page
+    assert "Mark as handled" not in page
+    assert "Failed refunds" not in text_of(ada.get(home))
+    rows = shop.api_server.sql(
+        "select who, subject, reason from audit_log where merchant_id = $1 and action = $2",
+        shop.id,
+        "refunds handled",
+    )
+    who = f"{ada.email} ({ada.person_id})"
+    assert rows == [{"who": who, "subject": refund_id, "reason": "bank transfer"}]
+    # Somebody else had the page open: nothing changes, and the page is shown as it is now.
+    late = ada.post(f"{path}/refunds/{refund_id}/handled", {"how": "again"})
+    assert late.headers["location"] == path
+
+
+def test_roles_that_may_not_refund_cannot_mark_a_refund_as_handled(shop: Shop) -> None:
+    viewer = create_person(shop.api_server, shop.id, "viewer")
+    order = shop.create_paid_order()["id"]
+    refund_id = _refund(shop, order, "4.00", "REFUSED")
+    path = f"/dashboard/{shop.id}/payments/{order}"
+    assert "Mark as handled" not in viewer.get(path).text
+    assert viewer.post(f"{path}/refunds/{refund_id}/handled", {"how": "x"}).status_code == 403
+
+
+def test_staff_mark_a_failed_refund_as_handled(shop: Shop) -> None:
+    agent = create_person(shop.api_server, None, staff_role="support")
+    order = shop.create_paid_order()["id"]
+    refund_id = _refund(shop, order, "4.00", "REFUSED")
+    assert refund_id in agent.get("/console/needs/failed_refunds").text
+    page = agent.get(f"/console/payments/{order}").text
+    anchor = f'id="refund-handled-{refund_id}"'
+    assert anchor in page
+    fields = page.split(anchor)[1].split("</form>")[0]
+    seen = fields.split('name="seen" value="')[1].split('"')[0]
+    form = {"seen": seen, "subject": refund_id, "reason": "paid in cash"}
+    assert agent.post(f"/console/payments/{order}/refund-handled", form).status_code == 303
+    assert refund_id not in agent.get("/console/needs/failed_refunds").text
+    listed = agent.get("/console/payments", params={"merchant": shop.id, "status": "REFUND_FAILED"})
+    assert order not in listed.text
