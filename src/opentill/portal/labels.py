@@ -137,7 +137,7 @@ SHOWN_STATUS: Final[Mapping[Status | RefundProgress, str]] = dict(
     chain(ORDER_STATUS.items(), REFUND_PROGRESS.items())
 )
 # The class of a badge by status; the class of any other status is its name.
-STATUS_CLASS: Final[Mapping[RefundProgress, str]] = {
+STATUS_CLASS: Final[Mapping[Status | RefundProgress, str]] = {
     "PARTIALLY_REFUNDED": "status-refunded",
     "REFUND_PENDING": "status-creating",
     "REFUND_FAILED": "status-failed",

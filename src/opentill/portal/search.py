@@ -8,7 +8,7 @@ import msgspec
 from opentill.core import pasted
 from opentill.core.money import Money
 from opentill.orders import Order
-from opentill.portal.labels import ORDER_STATUS
+from opentill.portal.labels import SHOWN_STATUS, STATUS_CLASS
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
@@ -67,14 +67,14 @@ def read_text(request: PageRequest) -> tuple[str, dict[str, str]]:
 
 def payment_hit(request: PageRequest, order: Order, href: str, *details: str) -> Hit:
     """Return the result that shows a payment."""
-    customer = order.customer_name or order.customer_email
+    customer, status = order.customer_name or order.customer_email, order.shown_status
     others = (order.customer_email if order.customer_name else "", order.product_name, *details)
     return Hit(
         href=href,
         title=customer or order.product_name,
         details=[text for text in (others if customer else details) if text],
         amount=request.localizer.amount(Money(order.amount_minor, order.currency)),
-        status=ORDER_STATUS[order.status],
-        kind=f"status-{order.status.lower()}",
+        status=SHOWN_STATUS[status],
+        kind=STATUS_CLASS.get(status, f"status-{status.lower()}"),
         at=order.created_at,
     )
