@@ -62,7 +62,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workload(msgspec.Struct, kw_only=True):
-    """The data that all competitors share."""
+    """The seeded database, in which all competitors are measured."""
 
     seed: Seed
     postmaster_pid: int
@@ -137,7 +137,7 @@ class HttpCompetitor:
 
 
 class Pgbench:
-    """pgbench, running the recorded statements."""
+    """A competitor: pgbench, which runs the recorded statements."""
 
     name = "pgbench"
     operations: Sequence[Operation] = ("create", "read", "pay")

@@ -55,15 +55,15 @@ def percentiles(latencies: list[float]) -> tuple[float, float]:
 
 
 class _LoadRun:
-    """A load that is being sent."""
+    """The state while a ``Load`` is sent: latencies, failures and pending requests."""
 
     def __init__(self, load: Load) -> None:
         self.latencies: list[float] = []
         self.failures: dict[str, int] = {}
         self._load = load
         self._requests: Iterator[bytes] = iter(load.requests) if load.once else cycle(load.requests)
-        # The key of both is a connection's file descriptor: when its pending request was sent, and
-        # the part of the response that has arrived.
+        # By a connection's file descriptor: when its pending request was sent, and the part of the
+        # response that has arrived.
         self._sent_at: dict[int, float] = {}
         self._partial_responses: dict[int, bytes] = {}
 

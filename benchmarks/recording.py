@@ -27,7 +27,7 @@ class Role(msgspec.Struct, frozen=True):
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """A text that contains roles."""
+    """A text with roles in it: the parts of the text and the roles, in their order."""
 
     parts: tuple[str | Role, ...]
 
@@ -118,7 +118,7 @@ def build_trace(
 
 
 def _flatten_values(statements: Iterable[RecordedStatement | Statement]) -> Iterator[Any]:
-    """Yield the values of statements, and the items of those that are lists."""
+    """Yield the values of statements; of a list, yield its items."""
     for statement in statements:
         for value in statement.values:
             yield from value if isinstance(value, list) else [value]

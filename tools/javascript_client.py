@@ -213,7 +213,7 @@ def _amounts(fields: Mapping[str, Json], schemas: Mapping[str, Json]) -> Iterato
 
 
 class Methods:
-    """The methods of all resources."""
+    """Generates the methods of all resources."""
 
     def __init__(self, document: Json) -> None:
         """``document`` is the OpenAPI document."""

@@ -215,7 +215,7 @@ def _referenced(schema: Any) -> Iterator[str]:
 
 
 class Models:
-    """The structs of the operations' responses."""
+    """Generates the structs of the operations' responses."""
 
     def __init__(self, schemas: Mapping[str, Json]) -> None:
         """``schemas`` are the components of the document."""

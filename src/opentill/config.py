@@ -87,7 +87,7 @@ def base_url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+def warn_about_unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Return a warning for each variable that looks like a setting but is not one.
 
     These are no errors, because orchestrators add variables named after services to every

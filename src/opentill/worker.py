@@ -47,10 +47,10 @@ _log: Final = structlog.get_logger()
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A job that is repeated; after a run without work, it pauses for ``rest_s`` seconds."""
+    """A job that is repeated; after a run without work, it pauses for ``pause_s`` seconds."""
 
     name: str
-    rest_s: float
+    pause_s: float
     run: Callable[[App], Awaitable[int]]
     # A stop cancels the job instead of waiting for its end. This is for long jobs that can be
     # repeated.
@@ -213,7 +213,7 @@ async def _connected(settings: Settings, stop: asyncio.Event) -> Db | None:
             )
         except Unavailable as error:
             _log.warning("worker waits for the database", reason=error.reason)
-        await _rest(stop, pause_s)
+        await _pause(stop, pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
     return None
 
@@ -272,9 +272,9 @@ async def _repeat(job: Job, app: App, stop: asyncio.Event) -> None:
             _log.exception("job failed", job=job.name)
         metrics.count_job(job.name, outcome, time.perf_counter() - started)
         if outcome != "done":
-            await _rest(stop, max(1.0, job.rest_s))
+            await _pause(stop, max(1.0, job.pause_s))
         elif not processed_rows:
-            await _rest(stop, job.rest_s)
+            await _pause(stop, job.pause_s)
 
 
 async def _run(job: Job, app: App, stop: asyncio.Event) -> int:
@@ -291,7 +291,7 @@ async def _run(job: Job, app: App, stop: asyncio.Event) -> int:
         await asyncio.gather(running, stopped, return_exceptions=True)
 
 
-async def _rest(stop: asyncio.Event, seconds: float) -> None:
+async def _pause(stop: asyncio.Event, seconds: float) -> None:
     try:
         await asyncio.wait_for(stop.wait(), seconds)
     except TimeoutError:

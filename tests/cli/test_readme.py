@@ -45,8 +45,8 @@ PYTHON: Final = examples((DOCS / "python-quickstart.md").read_text(), "python")
 MONEY: Final = examples(LIFECYCLE, "sh")
 EPAY: Final = examples((DOCS / "epay-shops.md").read_text(), "sh")
 # Commands run in an interpreter that has imported only libraries, so that the first command of each
-# group imports its modules as a new process does. At night they also run in one that has imported
-# all modules.
+# group imports its modules as a new process does. At night they also run in an interpreter that has
+# imported all modules.
 FORKS: Final = ["libraries", "fork_server"] if is_night() else ["libraries"]
 CARD: Final = {"number": "4242424242424242", "exp": "12/40", "csc": "123"}
 

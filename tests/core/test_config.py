@@ -250,7 +250,7 @@ def test_a_secret_is_read_from_a_file(
         others = DATABASE | {"OPENTILL_MAIL_FROM": "pay@example.com"}
     others = others or {"OPENTILL_SECRET_KEY": KEY} if variable != "SECRET_KEY" else {}
     assert getattr(load(others | environ), field) == value
-    assert config.unknown_variables(environ) == []
+    assert config.warn_about_unknown_variables(environ) == []
 
 
 def test_a_secret_is_read_through_symbolic_links(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_every_secret_setting_can_be_read_from_a_file() -> None:
     explained = {variable: text for variable, _, text in masked_settings.masked_rows(load({}))}
     assert all(f"{row.name}_FILE" in explained[row.name] for row in secret)
     public = next(row for row in SETTINGS if not row.secret)
-    assert config.unknown_variables({f"{public.name}_FILE": "x"}) != []
+    assert config.warn_about_unknown_variables({f"{public.name}_FILE": "x"}) != []
 
 
 NO_SECRET_FILES = [
@@ -428,7 +428,7 @@ def test_an_unencoded_password_is_refused_and_not_shown(name: str, url: str, par
 
 
 def test_a_misspelt_variable_causes_a_warning() -> None:
-    warnings = config.unknown_variables(
+    warnings = config.warn_about_unknown_variables(
         {"OPENTILL_PROT": "1", "OPENTILL_XYZZY_QUUX": "1", "OPENTILL_PORT": "1", "HOME": "/"}
     )
     assert warnings == [

@@ -1,4 +1,4 @@
-"""OpenTill behind PgBouncer in transaction mode (all tests with it: docs/testing.md)."""
+"""OpenTill behind PgBouncer in transaction mode; docs/testing.md runs all tests behind it."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""OpenTill on a database that is serializable by default (all tests with it: docs/testing.md)."""
+"""OpenTill on a database that is serializable by default; docs/testing.md runs all tests on one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

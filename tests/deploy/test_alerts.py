@@ -63,7 +63,7 @@ async def _read_series(db: Db) -> dict[str, set[str]]:
     for measured in metrics.MEASURED:
         _add_labels(series, measured.counter)
         _add_labels(series, measured.histogram)
-    for metric in metrics.COUNTED:
+    for metric in metrics.COUNTERS:
         _add_labels(series, metric)
     for reading in readings:
         names = {name for sample, _ in reading.samples for name in sample}

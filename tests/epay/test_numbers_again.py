@@ -269,7 +269,7 @@ def _without_check_for_another_paid_order(monkeypatch: pytest.MonkeyPatch) -> No
     async def find_none(_tx: Tx, _order: orders.Order) -> None:
         return None
 
-    monkeypatch.setattr(epay_numbers, "find_paid_beside", find_none)
+    monkeypatch.setattr(epay_numbers, "find_other_paid_order", find_none)
 
 
 def pay_twice(

@@ -27,7 +27,7 @@ class Line(msgspec.Struct, rename="camel"):
 
 
 class Cart(msgspec.Struct, rename="camel"):
-    """A body."""
+    """The body of a request."""
 
     lines: Annotated[list[Line] | None, Meta(description="lines")] = None
     metadata: msgspec.Raw = msgspec.Raw()

@@ -357,7 +357,7 @@ async def test_rules_are_checked_even_if_a_check_takes_longer_than_the_interval(
     damaged_db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A merchant that is due again before its last rule is checked does not start over."""
-    monkeypatch.setattr(scheduler, "REST_MS", 0)
+    monkeypatch.setattr(scheduler, "PASS_PAUSE_MS", 0)
     shops = [await _create_payments(damaged_db) for _ in range(3)]
     check = scheduler.IncrementalCheck(damaged_db, rules_s=0)
     # The number of rules in a turn depends on the duration of the last rule, so the number of turns

@@ -19,7 +19,13 @@ from opentill.merchants import (
     applications,
     queries,
 )
-from opentill.merchants.model import CAPABILITIES, STATUSES, TAKEN, TRANSITIONS, StatusEvent
+from opentill.merchants.model import (
+    CAPABILITIES,
+    DISABLED_CAPABILITIES,
+    STATUSES,
+    TRANSITIONS,
+    StatusEvent,
+)
 from opentill.payouts import PayoutRequest
 from opentill.refunds import RefundBody
 from support import world
@@ -52,7 +58,7 @@ async def test_only_the_transitions_of_the_table_are_allowed(tx: Tx, status: str
             assert changed_merchant == await merchants.find(tx, merchant.id)
             assert changed_merchant.status == allowed[event]
             capabilities_off = {row for row in CAPABILITIES if changed_merchant.off(row)}
-            assert capabilities_off == set(TAKEN[changed_merchant.status])
+            assert capabilities_off == set(DISABLED_CAPABILITIES[changed_merchant.status])
             assert {changed_merchant.off(row) for row in capabilities_off} <= {ANN.reason}
         else:
             with pytest.raises(Invalid, match=r"merchant must be .*: this one is"):

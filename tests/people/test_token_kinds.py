@@ -1,4 +1,4 @@
-"""A token of one kind is not accepted as another kind, which limits what a stolen one can do."""
+"""A token of one kind is not accepted as another kind, which limits the use of a stolen token."""
 
 from typing import Final
 

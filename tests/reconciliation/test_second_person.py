@@ -1,4 +1,4 @@
-"""Returns above the limit, in a report that one person uploads, need a second person."""
+"""Payouts above the limit that came back, in a report by one person, need a second person."""
 
 import asyncio
 import io

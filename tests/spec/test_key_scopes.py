@@ -163,10 +163,10 @@ def test_a_role_may_give_the_scopes_whose_permissions_it_has() -> None:
         for role in MERCHANT_ROLES:
             if role in LISTED_ROLES:
                 is_listed = role[0].upper() in roles
-                assert (scope in key_scopes.grantable(role)) == is_listed, (scope, role)
+                assert (scope in key_scopes.grantable_scopes(role)) == is_listed, (scope, role)
             permissions = [rule.permission for rule in RULES if scope in rule.scopes.split()]
             assert permissions
-            assert (scope in key_scopes.grantable(role)) == all(
+            assert (scope in key_scopes.grantable_scopes(role)) == all(
                 member_may(role, permission) for permission in permissions
             )
 

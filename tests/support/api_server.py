@@ -183,7 +183,7 @@ class Shop:
 
 
 class ApiServer:
-    """A running server."""
+    """A running server, which tests call by its API."""
 
     def __init__(self, app: Any, url: str, loop: asyncio.AbstractEventLoop) -> None:
         """Use ``serving``."""

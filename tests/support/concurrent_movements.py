@@ -342,7 +342,9 @@ async def run_movements(db: Db, database_url: str, seconds: float) -> Concurrent
 
     run.servers = [callbacks.Confirmations(create_app(each)) for each in server_pools]
     patch = pytest.MonkeyPatch()
-    patch.setattr(worker, "JOBS", [msgspec.structs.replace(job, rest_s=0.3) for job in worker.JOBS])
+    patch.setattr(
+        worker, "JOBS", [msgspec.structs.replace(job, pause_s=0.3) for job in worker.JOBS]
+    )
     working = asyncio.create_task(worker.work(create_app(worker_pool), stop))
     try:
         for _ in range(4):

@@ -169,7 +169,7 @@ class CrashLoad:
         processing = self._query_bank("select id, 1 from payments where status = 'processing'")
         if pending or processing:
             return False
-        return await self.own_amounts() == self.bank_amounts()
+        return await self.opentill_amounts() == self.bank_amounts()
 
     def bank_amounts(self) -> dict[str, int]:
         """Return the bank's net amounts by attempt."""
@@ -183,7 +183,7 @@ class CrashLoad:
         with contextlib.closing(sqlite3.connect(path, timeout=10)) as bank:
             return dict(bank.execute(statement).fetchall())
 
-    async def own_amounts(self) -> dict[str, int]:
+    async def opentill_amounts(self) -> dict[str, int]:
         """Return the net amounts by attempt in OpenTill's database."""
         async with self.db.connection() as tx:
             rows = await tx.fetch(
@@ -214,7 +214,7 @@ class CrashLoad:
                 " on o.merchant_id = a.merchant_id and o.id = a.order_id"
                 " where a.status in ('SUBMITTED', 'PENDING', 'DUPLICATE')"
             )
-        assert await self.own_amounts() == self.bank_amounts()
+        assert await self.opentill_amounts() == self.bank_amounts()
         assert is_finished, [tuple(row) for row in unfinished]
         assert self.opened_orders <= orders.keys()
         assert all(orders[order_id] for ids in self.paid_orders.values() for order_id in ids)

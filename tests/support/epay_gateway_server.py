@@ -76,7 +76,7 @@ class EpayServer:
         await send({"type": "http.response.body", "body": text[:10] if status == 0 else text})
 
     def _read_params(self, query: dict[str, str], form: dict[str, str]) -> dict[str, str]:
-        """Return the parameters that the server reads; for act=order those of ``reads``."""
+        """Return the parameters that the server reads; for act=order ``reads`` says from where."""
         params = {**query, **form}
         if params.get("act") != "order" or self.reads == "either":
             return params

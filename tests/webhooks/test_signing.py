@@ -52,6 +52,6 @@ def test_the_newest_secret_signs_first_and_the_old_one_in_a_header_of_its_own() 
 
 def test_the_configured_prefix_applies_to_the_header_of_the_old_secret() -> None:
     headers = dict(signing.headers(["new", "old"], "evt_1", 1736932500000, BODY, "X-Acme-"))
-    own_names = {name for name in headers if not name.startswith("webhook-")}
-    assert own_names == {"x-acme-signature", "x-acme-timestamp", "x-acme-signature-old"}
+    header_names = {name for name in headers if not name.startswith("webhook-")}
+    assert header_names == {"x-acme-signature", "x-acme-timestamp", "x-acme-signature-old"}
     assert headers["x-acme-signature-old"] == signing.own_signature("old", 1736932500000, BODY)

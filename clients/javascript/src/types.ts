@@ -52,7 +52,7 @@ export interface ProductBody {
   metadata?: Record<string, unknown> | null | undefined;
 }
 
-/** What is sold. */
+/** A product, for which checkout sessions are opened. */
 export interface Product {
   /** The product's id. Open checkout sessions with it. */
   id: string;
@@ -329,7 +329,7 @@ export interface PaymentLink {
   updatedAt: number;
 }
 
-/** What a link sells without a product. */
+/** The item that a payment link sells, if it sells no product. */
 export interface LinkItem {
   /** What the customer reads on the payment page. */
   name: string;
@@ -450,7 +450,7 @@ export interface Order {
   paymentLinkId: string | null;
 }
 
-/** An order with everything. */
+/** An order with all its details. */
 export interface OrderDetail {
   /** The order's id. */
   id: string;
@@ -688,7 +688,7 @@ export interface Note {
   note: string;
 }
 
-/** Money sent to the merchant's bank. */
+/** A payout: money that is sent to the merchant's bank. */
 export interface Payout {
   /** The payout's id. */
   id: string;
@@ -809,7 +809,7 @@ export interface EndpointWithSecret {
   secret: string;
 }
 
-/** An endpoint. */
+/** A webhook endpoint, to which events are sent. */
 export interface Endpoint {
   /** The endpoint's id. */
   id: string;

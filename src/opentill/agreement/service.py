@@ -45,13 +45,13 @@ def current(settings: Settings) -> Agreement:
 
 @lru_cache(maxsize=4)
 def _agreement(folder: Path, url: str, values: tuple[tuple[str, str], ...]) -> Agreement:
-    version, path = _highest(folder)
+    version, path = _find_newest_template(folder)
     try:
         template = path.read_bytes()
         text = template.decode("utf-8").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise BrokenTemplate(path, f"must be a readable file in UTF-8 ({error})") from error
-    fields, body = _split(path, text)
+    fields, body = _split_front_matter(path, text)
     day = _day(path, fields["effectiveDate"])
     document = _fill(path, body, dict(values))
     return Agreement(
@@ -67,7 +67,7 @@ def _agreement(folder: Path, url: str, values: tuple[tuple[str, str], ...]) -> A
     )
 
 
-def _highest(folder: Path) -> tuple[str, Path]:
+def _find_newest_template(folder: Path) -> tuple[str, Path]:
     """Return the version and path of the folder's newest template; 1.10 is newer than 1.9."""
     try:
         matches = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir())
@@ -79,7 +79,7 @@ def _highest(folder: Path) -> tuple[str, Path]:
     return max(templates, key=lambda template: tuple(map(int, template[0].split("."))))
 
 
-def _split(path: Path, text: str) -> tuple[dict[str, str], str]:
+def _split_front_matter(path: Path, text: str) -> tuple[dict[str, str], str]:
     """Return the front matter and the Markdown."""
     opening, _, rest = text.partition("---\n")
     head, closing, body = rest.partition("\n---\n")

@@ -41,7 +41,7 @@ async def _invitation(
     link, person, merchant = await _read(request)
     if link.kind != "INVITATION":
         return render.see_other(request, f"/reset/{request.ids['token']}")
-    login = request.known_login
+    login = request.optional_login
     mine = person is not None and login is not None and login.person_id == person.id
     if mine and login is not None:
         name = name or login.name
@@ -62,7 +62,7 @@ async def take_invitation(request: PageRequest) -> Response:
     """Accept an invitation as a new person, or as the person who is logged in."""
     form, token = await request.form(), request.ids["token"]
     link, person, _ = await _read(request)
-    login = request.known_login
+    login = request.optional_login
     own_login = login if person is not None and login and login.person_id == person.id else None
     if person is not None and own_login is not None and person.confirmed:
         await request.app.db.run(lambda tx: people.accept(tx, token, own_login, request.now))
@@ -189,7 +189,7 @@ async def _proves_passkey(request: PageRequest, credential: str) -> bool:
     link, person, _ = await _read(request)
     if link.kind != "RESET" or person is None:
         raise NotFound
-    site = request.known_site
+    site = request.required_site
     await passkeys.prove_person(request.app.db, person.id, credential, site, request.now)
     return True
 

@@ -26,7 +26,7 @@ async def _home(request: PageRequest, person_id: str) -> str:
 
 async def show_login(request: PageRequest) -> Response:
     """Show the form; a person who is logged in already is redirected."""
-    if request.known_login is not None:
+    if request.optional_login is not None:
         goal = request.next or await _home(request, request.login.person_id)
         return render.see_other(request, goal)
     return render.page(request, "login.html", email="", next=request.next)
@@ -82,7 +82,7 @@ async def log_in(request: PageRequest) -> Response:
             errors={"email": N_("There were too many attempts. Try again in {wait}")},
             wait=request.localizer.duration(problem.retry_after_s * 1000),
         )
-    request.new_cookies += login_cookies.of_new_login(settings, request.headers, login)
+    request.new_cookies += login_cookies.build_login_cookies(settings, request.headers, login)
     if login.pending:
         return render.see_other(request, _factor_page(goal))
     return render.see_other(request, goal or await _home(request, login.person.id))
@@ -134,7 +134,7 @@ async def prove_factor(request: PageRequest) -> Response:
         return await _factor(request, goal)
     try:
         if credential := form.get("credential"):
-            site = request.known_site
+            site = request.required_site
             proof = await passkeys.prove(request.app.db, login, credential, site, request.now)
         else:
             credentials = people.Credentials(
@@ -185,7 +185,7 @@ async def _passkey(
         "login_passkey.html",
         status,
         scripts=True,
-        options=passkeys.login_options(request.known_site, key, request.now),
+        options=passkeys.login_options(request.required_site, key, request.now),
         next=goal,
         errors=errors or {},
     )
@@ -201,7 +201,7 @@ async def _count_passkey(tx: Tx, login: people.Login, now: int) -> None:
 async def use_passkey(request: PageRequest) -> Response:
     """Log in the person to whom the used passkey belongs."""
     form, settings = await request.form(), request.app.settings
-    goal, site = safe_next(form.get("next", "")), request.known_site
+    goal, site = safe_next(form.get("next", "")), request.required_site
     credential, browser = form.get("credential", ""), request.browser
     try:
         login = await passkeys.log_in(
@@ -211,13 +211,13 @@ async def use_passkey(request: PageRequest) -> Response:
         return await _passkey(
             request, goal, 401, {"passkey": N_("This passkey was not accepted. Please try again")}
         )
-    request.new_cookies += login_cookies.of_new_login(settings, request.headers, login)
+    request.new_cookies += login_cookies.build_login_cookies(settings, request.headers, login)
     return render.see_other(request, goal or await _home(request, login.person.id))
 
 
 async def log_out(request: PageRequest) -> Response:
     """End the login, if there is one."""
-    login = request.known_login or request.pending_login
+    login = request.optional_login or request.pending_login
     if login is not None:
         await request.app.db.run(lambda tx: people.end(tx, login))
     request.new_cookies.append(login_cookies.logged_out(request.app.settings))

@@ -190,7 +190,7 @@ async def begin_passkey(request: PageRequest) -> Response:
 async def _passkey(
     request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
 ) -> Response:
-    site = request.known_site
+    site = request.required_site
     options = await request.app.db.run(
         lambda tx: passkeys.new_options(tx, request.login, site, request.now)
     )
@@ -201,7 +201,7 @@ async def _passkey(
 
 async def add_passkey(request: PageRequest) -> Response:
     """Store the passkey that the browser has created."""
-    form, site = await request.form(), request.known_site
+    form, site = await request.form(), request.required_site
     credential, name = form.get("credential", ""), form.get("name", "")
     try:
         codes = await passkeys.add(
@@ -251,7 +251,7 @@ async def end_login(request: PageRequest) -> Response:
     if login_id:
         await request.app.db.run(lambda tx: people.end_by_id(tx, request.login, login_id))
     else:
-        await request.app.db.run(lambda tx: people.end_others(tx, request.login))
+        await request.app.db.run(lambda tx: people.end_other_logins(tx, request.login))
     return render.see_other(request, f"{PLACE}?done=login")
 
 

@@ -119,11 +119,11 @@ async def open_session(
     """Open a session and place its PENDING order; ``item`` is sold in place of the product.
 
     Price, product, terms and exchange rates are frozen on the order. Until the payment method is
-    known, the fee is that of the default rate. Imported rates that are older than
-    ``rates_max_age_days`` are ignored (0: no limit). No rate is needed if both currencies are
-    equal. Raises Invalid. Raises NotPermitted if the merchant has not accepted a required agreement
-    or may not charge (decision 0082). The statement that places the order checks this again, so
-    that no order is placed after the merchant was suspended.
+    known, the fee has the default rate. Imported rates that are older than ``rates_max_age_days``
+    are ignored (0: no limit). No rate is needed if both currencies are equal. Raises Invalid.
+    Raises NotPermitted if the merchant has not accepted a required agreement or may not charge
+    (decision 0082). The statement that places the order checks this again, so that no order is
+    placed after the merchant was suspended.
     """
     if agreement_required:
         await agreement.require(tx, merchant_id)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _KEYS: Final = (
     "What is stored encrypted needs the key, which is not in the file: keep {} as well, elsewhere."
 )
-_THEN: Final = (
+_NEXT_STEPS: Final = (
     "Before a worker starts: `opentill ledger check`, then `opentill skip-messages` if what waited"
     " to be sent may have been sent since the backup. docs/recipes/restore-a-backup.md goes on."
 )
@@ -37,7 +37,7 @@ _NOT_EMPTY: Final = (
     " OPENTILL_DATABASE_URL to it"
 )
 _NOT_OURS: Final = "the file is a dump, but not of an OpenTill database, or an empty one"
-_THERE: Final = "{} is there already; name another file, or say --overwrite"
+_FILE_EXISTS: Final = "{} is there already; name another file, or say --overwrite"
 _HELD: Final = (
     "None of these is sent by itself any more. `opentill webhooks resend --failed-only`,"
     " `opentill epay resend` and `opentill mail resend` send what did not arrive."
@@ -76,7 +76,7 @@ def backup(
     settings = session.settings()
     with _convert_errors(file, "written"):
         if file.exists() and not overwrite:
-            raise ConfigurationError(_THERE.format(file))
+            raise ConfigurationError(_FILE_EXISTS.format(file))
     with (
         session.running_database(settings) as ready,
         _convert_errors(file, "written"),
@@ -197,12 +197,12 @@ def _rename_to_new(part: Path, file: Path) -> None:
     try:
         os.link(part, file)
     except FileExistsError:
-        raise ConfigurationError(_THERE.format(file)) from None
+        raise ConfigurationError(_FILE_EXISTS.format(file)) from None
     except OSError:  # the file system has no hard links
         try:
             os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
-            raise ConfigurationError(_THERE.format(file)) from None
+            raise ConfigurationError(_FILE_EXISTS.format(file)) from None
         part.replace(file)
 
 
@@ -240,7 +240,7 @@ def restore(
         "orders": row_counts.orders,
         "ledgerEntries": row_counts.entries,
     }
-    return output.Result(summary, note=_THEN)
+    return output.Result(summary, note=_NEXT_STEPS)
 
 
 def _restore_embedded(settings: Settings, source: IO[bytes]) -> "RowCounts":

@@ -42,7 +42,7 @@ RATES: Final = {
 
 
 class Demo(msgspec.Struct, frozen=True):
-    """The content of ``demo.json``."""
+    """The content of ``demo.json``: the demo merchant's ids and API key."""
 
     merchant_id: str
     product_id: str

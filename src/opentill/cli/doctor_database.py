@@ -113,7 +113,7 @@ def _pairs(rates: list["MissingRate"]) -> str:
 
 
 class _Facts(msgspec.Struct, frozen=True):
-    """Facts about the database."""
+    """The state of the database, which the checks judge."""
 
     version: int  # PostgreSQL's version as a number, such as 170002
     clock_ahead_s: float  # how far this machine's clock is ahead of the database's

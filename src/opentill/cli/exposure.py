@@ -100,7 +100,7 @@ def database_tls(settings: Settings) -> Iterator[Finding]:
         mode = query.get("sslmode", [os.environ.get("PGSSLMODE", "prefer")])[-1]
         if mode == "verify-full":
             yield Finding("tls", "ok", f"{variable}: the database shows who it is (verify-full)")
-        elif all(map(_is_here, _hosts(url, query))):
+        elif all(map(_is_local, _host_names(url, query))):
             yield Finding("tls", "ok", f"{variable}: the database is on this machine")
         else:
             weakness = _MODES.get(mode, "the mode is not known")
@@ -111,20 +111,20 @@ def database_tls(settings: Settings) -> Iterator[Finding]:
             yield Finding("tls", "warn", text)
 
 
-def _hosts(url: str, query: Mapping[str, list[str]]) -> list[str]:
+def _host_names(url: str, query: Mapping[str, list[str]]) -> list[str]:
     places = urlsplit(url).netloc.rpartition("@")[2]
     hosts = ",".join([places, *query.get("host", [])]).split(",")
-    return [_bare(place) for place in hosts if place]
+    return [_strip_port(place) for place in hosts if place]
 
 
-def _bare(place: str) -> str:
+def _strip_port(place: str) -> str:
     """Return a host without port and brackets."""
     if place.startswith("["):
         return place[1:].partition("]")[0]
     return place if place.startswith("/") else place.partition(":")[0]
 
 
-def _is_here(host: str) -> bool:
+def _is_local(host: str) -> bool:
     if host.startswith(("/", "%2F", "%2f")) or host == "localhost":
         return True
     try:

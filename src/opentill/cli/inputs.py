@@ -69,7 +69,7 @@ Bom = Annotated[
 
 
 class Target(Protocol):
-    """A destination of bytes."""
+    """A file or stream to which a command writes bytes."""
 
     def write(self, data: bytes, /) -> object:
         """Write bytes."""
@@ -89,9 +89,9 @@ def target(path: Path | None) -> Iterator[Target]:
     """
     if path is None:
         if sys.stdout.isatty():
-            yield _Counted(Terminal(sys.stdout.buffer))
+            yield _CheckedTarget(Terminal(sys.stdout.buffer))
         else:
-            yield _Counted(sys.stdout.buffer)
+            yield _CheckedTarget(sys.stdout.buffer)
         return
     with progress(f"writing {path.name}") as advance, contextlib.ExitStack() as stack:
         temporary: Path | None = None
@@ -100,7 +100,7 @@ def target(path: Path | None) -> Iterator[Target]:
                 temporary, file = stack.enter_context(atomic_write.open_part(path))
             else:
                 file = stack.enter_context(atomic_write.closing(path.open("wb")))
-        counted_file = _Counted(file, advance)
+        counted_file = _CheckedTarget(file, advance)
         yield counted_file
         counted_file.flush()
         if temporary is not None:
@@ -190,8 +190,8 @@ def source(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-class _Counted:
-    """A target that reports how many bytes are written, and raises Invalid if writing fails."""
+class _CheckedTarget:
+    """A target that reports how many bytes it writes, and raises Invalid if writing fails."""
 
     def __init__(self, file: Target, advance: Callable[[int], None] = lambda _: None) -> None:
         self._file = file

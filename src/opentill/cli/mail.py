@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from opentill.merchants import Actor
 
 _COLUMNS = ("id", "merchantId", "topic", "recipient", "status", "attempts", "createdAt", "result")
-_ASIDE = ("merchantId", "eventId", "createdAt", "reason")
+_DEAD_LETTER_COLUMNS = ("merchantId", "eventId", "createdAt", "reason")
 _MOST = 1000
 _Limit = Annotated[int, typer.Option(min=1, max=_MOST, help="How many at most.")]
 
@@ -89,7 +89,7 @@ def aside(*, limit: _Limit = 100) -> output.Result:
         }
         for one in session.query(work)
     ]
-    return output.Result(rows, _ASIDE)
+    return output.Result(rows, _DEAD_LETTER_COLUMNS)
 
 
 @acting(without_reason=inputs.NO_REASON)

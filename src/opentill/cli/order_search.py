@@ -63,7 +63,7 @@ def query_of(filters: dict[str, Any], **more: Any) -> "OrdersQuery":
         "productId": filters["product"],
         "customerEmail": filters["email"],
         "amount": filters["amount"],
-        "metadata": _pairs(filters["metadata"] or []) or None,
+        "metadata": _parse_metadata(filters["metadata"] or []) or None,
         "query": filters["query"],
         "startDate": start,
         "endDate": end,
@@ -75,7 +75,7 @@ def query_of(filters: dict[str, Any], **more: Any) -> "OrdersQuery":
         raise strictjson.explain(error, OrdersQuery) from None
 
 
-def _pairs(texts: list[str]) -> dict[str, str]:
+def _parse_metadata(texts: list[str]) -> dict[str, str]:
     from opentill.core.errors import Invalid
 
     pairs: dict[str, str] = {}

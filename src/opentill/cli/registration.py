@@ -75,14 +75,14 @@ def _described(function: Command, name: str) -> Command:
     """Give the help of ``hints.py`` to arguments of a command that declare none."""
     parameters = [
         parameter.replace(annotation=Annotated[parameter.annotation, typer.Argument(help=text)])
-        if _is_bare(parameter) and (text := hints.for_argument(name, parameter.name))
+        if _is_undeclared_argument(parameter) and (text := hints.for_argument(name, parameter.name))
         else parameter
         for parameter in inspect.signature(function).parameters.values()
     ]
     return _with_parameters(function, parameters)
 
 
-def _is_bare(parameter: inspect.Parameter) -> bool:
+def _is_undeclared_argument(parameter: inspect.Parameter) -> bool:
     """Whether a parameter is an argument of a command without a declaration for typer."""
     is_argument = parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
     return is_argument and parameter.annotation in (str, Path)

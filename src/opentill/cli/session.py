@@ -48,7 +48,7 @@ def settings(
         datadir.check_exists(loaded.data_dir)
     if keys:
         loaded = config.with_keys(loaded, anew=new_key)
-    for line in config.unknown_variables(os.environ):
+    for line in config.warn_about_unknown_variables(os.environ):
         _say(f"warning: {line}")
     log.configure("warning" if quiet and loaded.log_level == "info" else loaded.log_level)
     return loaded
@@ -115,8 +115,8 @@ def wait_for(
 ) -> None:
     """Check that the operator's database responds, and has the current schema if ``migrated``.
 
-    ``key``: settings whose secret key must be that of the database. ``patient``: wait without a
-    limit for a database that does not respond. Blocks. Raises ``ConfigurationError``.
+    ``key``: settings whose secret key must have encrypted the database's secrets. ``patient``: wait
+    without a limit for a database that does not respond. Blocks. Raises ``ConfigurationError``.
     """
     pause_s = 0.25
     while True:
@@ -189,7 +189,8 @@ def query(
 ) -> T:
     """Run a command that only reads, and return what ``work`` returns.
 
-    ``snapshot``: all its queries see the same state. Raises as ``database`` and ``work`` do.
+    ``snapshot``: all queries of ``work`` see the same state. Raises the exceptions of ``database``
+    and ``work``.
     """
 
     async def command() -> T:
@@ -208,7 +209,7 @@ def transact(
     """Run a command that writes in one transaction, and return what ``work`` returns.
 
     ``work`` gets the transaction and the business time (Unix ms), and runs again after a collision.
-    ``any_key`` as in ``database``. Raises as ``database`` and ``work`` do.
+    ``any_key``: see ``database``. Raises the exceptions of ``database`` and ``work``.
     """
 
     async def timed(tx: "Tx") -> T:

@@ -18,7 +18,7 @@ def settings() -> list[dict[str, str]]:
     from opentill import config
     from opentill.gateways.masked_settings import masked_rows
 
-    for line in config.unknown_variables(os.environ):
+    for line in config.warn_about_unknown_variables(os.environ):
         output.say(f"opentill: warning: {line}")
     return [
         {"variable": variable, "value": value, "explanation": explanation}

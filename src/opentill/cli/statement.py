@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """The output format."""
+    """The output format of a statement."""
 
     csv = "csv"
     json = "json"

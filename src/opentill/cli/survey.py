@@ -74,8 +74,8 @@ class Survey(msgspec.Struct, frozen=True):
     untouched: str | None  # names of tables whose triggers did not fire, None if all did
 
 
-class _Tried(msgspec.Struct, frozen=True):
-    """The outcome of a statement."""
+class _StatementResult(msgspec.Struct, frozen=True):
+    """The phase that a statement of the survey reached, and its error, None if it succeeded."""
 
     phase: str
     error: BaseException | None = None
@@ -104,8 +104,8 @@ async def survey(
     try:
         version = await doctor_queries.ENGINE.get(connection) or ""
         has_merchants = await doctor_queries.HAS_MERCHANTS.get(connection) is not False
-        outcomes: dict[str, _Tried] = {}
-        for name, statement in _once(statements).items():
+        outcomes: dict[str, _StatementResult] = {}
+        for name, statement in _without_aliases(statements).items():
             if connection.is_closed():
                 connection = await connect()
             runs = not has_merchants or "merchant_id" in statement.names
@@ -118,7 +118,7 @@ async def survey(
     return Survey(version, has_merchants, _by_feature(outcomes), failures, untouched)
 
 
-def _once(statements: Mapping[str, Statement]) -> Mapping[str, Statement]:
+def _without_aliases(statements: Mapping[str, Statement]) -> Mapping[str, Statement]:
     """Omit statements that are imported under a second name."""
     first_names: dict[int, str] = {}
     for name, statement in statements.items():
@@ -126,7 +126,7 @@ def _once(statements: Mapping[str, Statement]) -> Mapping[str, Statement]:
     return {name: statements[name] for name in first_names.values()}
 
 
-async def _try(connection: "Tx", statement: Statement, *, runs: bool) -> _Tried:
+async def _try(connection: "Tx", statement: Statement, *, runs: bool) -> _StatementResult:
     transaction = connection.transaction()
     phase = "prepare"
     try:
@@ -144,9 +144,9 @@ async def _try(connection: "Tx", statement: Statement, *, runs: bool) -> _Tried:
             phase = "plan"
             await connection.fetch(f"explain {statement.sql}", *values, timeout=LONGEST_S)
     except (*_FAILS, TimeoutError) as error:
-        return _Tried(phase, error)
+        return _StatementResult(phase, error)
     else:
-        return _Tried(phase)
+        return _StatementResult(phase)
     finally:
         await _undo(connection, transaction)
 
@@ -187,19 +187,19 @@ async def _order(
         await doctor_queries.IMMEDIATELY.run(connection)
         return [], await doctor_queries.UNTOUCHED.get(connection)
     except (*_FAILS, TimeoutError) as error:
-        return [_failure(action_name, _Tried("run", error))], None
+        return [_failure(action_name, _StatementResult("run", error))], None
     finally:
         await _undo(connection, transaction)
 
 
-def _by_feature(outcomes: Mapping[str, _Tried]) -> list[Feature]:
-    features: dict[str, dict[str, _Tried]] = {}
+def _by_feature(outcomes: Mapping[str, _StatementResult]) -> list[Feature]:
+    features: dict[str, dict[str, _StatementResult]] = {}
     for name, outcome in outcomes.items():
         features.setdefault(name.partition(".")[0], {})[name] = outcome
     return [_feature(feature, found) for feature, found in sorted(features.items())]
 
 
-def _feature(feature: str, tried: Mapping[str, _Tried]) -> Feature:
+def _feature(feature: str, tried: Mapping[str, _StatementResult]) -> Feature:
     outcomes = list(tried.values())
     succeeded = [outcome for outcome in outcomes if not outcome.failed]
     return Feature(
@@ -213,7 +213,7 @@ def _feature(feature: str, tried: Mapping[str, _Tried]) -> Feature:
     )
 
 
-def _failure(name: str, outcome: _Tried) -> Failure:
+def _failure(name: str, outcome: _StatementResult) -> Failure:
     message = str(outcome.error) or type(outcome.error).__name__
     return Failure(name, outcome.phase, _sqlstate(outcome.error), message)
 

@@ -10,7 +10,7 @@ DAY_MS: Final = 86_400_000
 _LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 _UNITS_MS: Final = {"d": DAY_MS, "h": 3_600_000, "m": 60_000, "s": 1_000}
 _DAYS_AGO: Final = {"today": 0, "yesterday": 1}
-_WRITTEN: Final = re.compile(
+_DATE_AND_TIME: Final = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)"
     r"(?:[T ](?P<time>\d\d:\d\d(?::\d\d(?:\.\d{3})?)?) ?(?P<zone>Z|UTC|[+-]\d\d:\d\d)?)?",
     re.ASCII,
@@ -66,7 +66,7 @@ def parse_absolute(text: str) -> Span | None:
     if _MILLIS.fullmatch(text):
         moment = min(int(text), _LAST_MS)
         return Span(moment, moment)
-    match = _WRITTEN.fullmatch(text)
+    match = _DATE_AND_TIME.fullmatch(text)
     if match is None:
         return None
     zone = match["zone"] if match["zone"] not in (None, "Z", "UTC") else "+00:00"

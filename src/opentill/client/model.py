@@ -33,7 +33,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Product(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is sold."""
+    """A product, for which checkout sessions are opened."""
 
     id: str
     name: str
@@ -74,7 +74,7 @@ class Checkout(NewCheckout, frozen=True, kw_only=True, rename="camel"):
 
 
 class PaymentLinkItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a link sells without a product."""
+    """The item that a payment link sells, if it sells no product."""
 
     name: str
     currency: str
@@ -147,7 +147,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OrderDetail(Order, frozen=True, kw_only=True, rename="camel"):
-    """An order with everything."""
+    """An order with all its details."""
 
     base_amount: Decimal
     payable_amount: Decimal
@@ -216,7 +216,7 @@ class DisputeDetail(Dispute, frozen=True, kw_only=True, rename="camel"):
 
 
 class Payout(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Money sent to the merchant's bank."""
+    """A payout: money that is sent to the merchant's bank."""
 
     id: str
     status: str  # one of FAILED, PAID, PENDING
@@ -273,7 +273,7 @@ class WebhookEndpointWithSecret(msgspec.Struct, frozen=True, kw_only=True, renam
 
 
 class WebhookEndpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An endpoint."""
+    """A webhook endpoint, to which events are sent."""
 
     id: str
     url: str

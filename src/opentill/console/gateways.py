@@ -44,7 +44,7 @@ class GatewayState(msgspec.Struct, frozen=True, kw_only=True):
     refusal: PaymentAttempt | None
 
 
-def _period(
+def _period_cells(
     localizer: Localizer, text: str, name: str, sums: Sequence[GatewaySums]
 ) -> tuple[str, str, str]:
     paid = sum(row.payments for row in sums if row.gateway == name)
@@ -53,7 +53,7 @@ def _period(
     return text, localizer.number(attempts), charts.percent(localizer, success_rate).text
 
 
-def _calls(localizer: Localizer, name: str) -> list[tuple[str, str, str]]:
+def _call_rows(localizer: Localizer, name: str) -> list[tuple[str, str, str]]:
     return [
         (operation, localizer.number(calls), localizer.number(round(seconds / calls * 1000)))
         for (gateway, operation), (calls, seconds) in sorted(metrics.gateway_calls().items())
@@ -81,10 +81,10 @@ async def show_gateways(request: PageRequest) -> Response:
                 name=name,
                 is_unreachable=isinstance(gateways, Gateways) and gateways.is_unreachable(name),
                 periods=[
-                    _period(localizer, N_("Last hour"), name, last_hour),
-                    _period(localizer, NC_("gateway figures", "Last day"), name, last_day),
+                    _period_cells(localizer, N_("Last hour"), name, last_hour),
+                    _period_cells(localizer, NC_("gateway figures", "Last day"), name, last_day),
                 ],
-                calls=_calls(localizer, name),
+                calls=_call_rows(localizer, name),
                 unanswered=unanswered.get(name),
                 refusal=refusals.get(name),
             )

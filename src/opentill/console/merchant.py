@@ -62,8 +62,8 @@ async def show_merchant(request: PageRequest) -> Response:
         "merchant.html",
         merchant=merchant,
         zone=ZONE,
-        balances=[(balance.currency, _amounts(localizer, balance)) for balance in balances],
-        terms=_terms(localizer, merchant),
+        balances=[(balance.currency, _balance_rows(localizer, balance)) for balance in balances],
+        terms=_term_rows(localizer, merchant),
         versions=_versions(localizer, versions, merchant.settlement_currency),
         agreement=agreement.status(agreement.current(request.app.settings), acceptances),
         acceptance=acceptances[0] if acceptances else None,
@@ -76,12 +76,12 @@ async def show_merchant(request: PageRequest) -> Response:
     )
 
 
-def _amounts(localizer: Localizer, balance: TrialBalance) -> list[tuple[str, str]]:
+def _balance_rows(localizer: Localizer, balance: TrialBalance) -> list[tuple[str, str]]:
     amounts = {name: Money(getattr(balance, name), balance.currency) for name in _ACCOUNTS}
     return [(ACCOUNT[name], localizer.amount(amount)) for name, amount in amounts.items()]
 
 
-def _terms(localizer: Localizer, merchant: Merchant) -> list[tuple[str, str]]:
+def _term_rows(localizer: Localizer, merchant: Merchant) -> list[tuple[str, str]]:
     currency = merchant.settlement_currency
     return [
         (TERM[name], _write_term(localizer, name, getattr(merchant, name), currency))

@@ -102,7 +102,10 @@ async def _list_of_all(request: PageRequest, filters: Filters) -> Response:
 
 
 async def _read_newest(tx: Tx, filters: Filters, before_id: str) -> list[Order]:
-    """Read a page of the newest payments, those before an order, and one more."""
+    """Read a page of the newest payments, and one more, which shows that another page follows.
+
+    ``before_id`` is the last order of the previous page, "" for the first page.
+    """
     before = filters.days.until + 1, ""
     if before_id:
         last = await orders.find_anywhere(tx, before_id)

@@ -150,10 +150,10 @@ def _numbers(number: str) -> list[tuple[str, str]]:
 
 
 def _with_decimals(currencies: tuple[str, ...], fraction: str) -> tuple[str, ...] | None:
-    """Return those of the currencies that have a fraction; None if there is none.
+    """Return the currencies in which an amount may have this fraction; None if there is none.
 
-    No currencies mean any, and stay so as long as any two decimals are possible. Amounts are whole
-    hundredths, also in currencies with three decimals.
+    ``currencies`` () means any currency; so does the result for up to two decimals. Amounts are
+    whole hundredths, also in currencies with three decimals.
     """
     if fraction[2:].strip("0"):
         return None

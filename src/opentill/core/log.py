@@ -138,7 +138,7 @@ def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
 
 
 class Line(msgspec.Struct, frozen=True):
-    """The line about a request."""
+    """The log line about a request."""
 
     request_id: str
     method: str

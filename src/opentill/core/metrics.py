@@ -59,7 +59,7 @@ def _registry() -> "CollectorRegistry":
     return CollectorRegistry(auto_describe=True)
 
 
-class _Counted(NamedTuple):
+class _CounterOptions(NamedTuple):
     """A counter's name, help text and labels."""
 
     name: str
@@ -70,14 +70,16 @@ class _Counted(NamedTuple):
 class _Measured(NamedTuple):
     """A counter and a histogram of the same operation."""
 
-    counter: _Counted
-    histogram: _Counted
+    counter: _CounterOptions
+    histogram: _CounterOptions
     buckets_s: tuple[float, ...]
 
 
 _REQUESTS: Final = _Measured(
-    _Counted("opentill_requests", "Requests that got a response", ("route", "method", "status")),
-    _Counted(
+    _CounterOptions(
+        "opentill_requests", "Requests that got a response", ("route", "method", "status")
+    ),
+    _CounterOptions(
         "opentill_request_seconds",
         "From the last byte of a request's headers to the last byte of its response",
         ("route", "method"),
@@ -85,41 +87,43 @@ _REQUESTS: Final = _Measured(
     REQUEST_BUCKETS_S,
 )
 _JOBS: Final = _Measured(
-    _Counted("opentill_jobs", "Jobs that the worker ran", ("kind", "outcome")),
-    _Counted("opentill_job_seconds", "How long a job ran", ("kind",)),
+    _CounterOptions("opentill_jobs", "Jobs that the worker ran", ("kind", "outcome")),
+    _CounterOptions("opentill_job_seconds", "How long a job ran", ("kind",)),
     JOB_BUCKETS_S,
 )
 _DELIVERIES: Final = _Measured(
-    _Counted("opentill_webhook_deliveries", "Attempts to deliver an event", ("outcome",)),
-    _Counted("opentill_webhook_delivery_seconds", "How long an endpoint took", ()),
+    _CounterOptions("opentill_webhook_deliveries", "Attempts to deliver an event", ("outcome",)),
+    _CounterOptions("opentill_webhook_delivery_seconds", "How long an endpoint took", ()),
     JOB_BUCKETS_S,
 )
 _GATEWAY_CALLS: Final = _Measured(
-    _Counted(
+    _CounterOptions(
         "opentill_gateway_calls",
         "Requests to gateways by what their response says",
         ("gateway", "operation", "outcome"),
     ),
-    _Counted("opentill_gateway_call_seconds", "How long a gateway took", ("gateway", "operation")),
+    _CounterOptions(
+        "opentill_gateway_call_seconds", "How long a gateway took", ("gateway", "operation")
+    ),
     GATEWAY_BUCKETS_S,
 )
 MEASURED: Final = (_REQUESTS, _JOBS, _DELIVERIES, _GATEWAY_CALLS)
-_STARTED_ATTEMPTS: Final = _Counted(
+_STARTED_ATTEMPTS: Final = _CounterOptions(
     "opentill_payment_attempts_started",
     "Payment attempts that were committed before their gateway was called",
     ("gateway", "method"),
 )
-_ENDED_ATTEMPTS: Final = _Counted(
+_ENDED_ATTEMPTS: Final = _CounterOptions(
     "opentill_payment_attempts",
     "Payment attempts that came to an end: succeeded, declined, refused, voided, or paid twice",
     ("gateway", "method", "outcome"),
 )
-_FOREIGN_EVENTS: Final = _Counted(
+_FOREIGN_EVENTS: Final = _CounterOptions(
     "opentill_foreign_gateway_events",
     "What a gateway said of another gateway's payment, and what therefore did not count",
     ("gateway", "owner"),
 )
-COUNTED: Final = (_STARTED_ATTEMPTS, _ENDED_ATTEMPTS, _FOREIGN_EVENTS)
+COUNTERS: Final = (_STARTED_ATTEMPTS, _ENDED_ATTEMPTS, _FOREIGN_EVENTS)
 
 
 @functools.cache
@@ -131,14 +135,14 @@ def _series(measured: _Measured) -> "tuple[Counter, Histogram]":
 
 
 @functools.cache
-def _counter(counted: _Counted) -> "Counter":
+def _counter(counted: _CounterOptions) -> "Counter":
     from prometheus_client import Counter
 
     return Counter(*counted, registry=_registry())
 
 
 @functools.lru_cache(4096)
-def _child(counted: _Counted, *labels: str) -> "Counter":
+def _child(counted: _CounterOptions, *labels: str) -> "Counter":
     return _counter(counted).labels(*labels)
 
 
@@ -253,7 +257,7 @@ def _combined_registry() -> "CollectorRegistry":
 
     for measured in MEASURED:
         _series(measured)
-    for counted in COUNTED:
+    for counted in COUNTERS:
         _counter(counted)
     if values.ValueClass is values.MutexValue:
         return _registry()
@@ -265,8 +269,7 @@ def _combined_registry() -> "CollectorRegistry":
 def gateway_calls() -> dict[tuple[str, str], tuple[int, float]]:
     """Return the number and total seconds of calls by gateway and operation.
 
-    The numbers are those since the processes started. Unlike ``render``, this reads no other
-    series.
+    Calls are counted since the processes started. Unlike ``render``, this reads no other series.
     """
     calls, seconds = dict[tuple[str, str], int](), dict[tuple[str, str], float]()
     for kind, labels, value in _timed(_GATEWAY_CALLS):
@@ -279,7 +282,10 @@ def gateway_calls() -> dict[tuple[str, str], tuple[int, float]]:
 
 
 def _timed(measured: _Measured) -> Iterator[tuple[str, Mapping[str, str], float]]:
-    """Yield partial sums and counts of a histogram, which the caller adds up."""
+    """Yield the sums and counts of a histogram: "sum" or "count", the labels and the value.
+
+    Several processes have a sum and a count each, which the caller adds up.
+    """
     from prometheus_client import values
 
     _, histogram = _series(measured)

@@ -33,7 +33,7 @@ PRICE_PATTERN: Final = r"^[0-9]{1,8}(\.[0-9]{1,2})?\Z"
 _AMOUNT: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2}))?")
 
 
-_SHOWN: Final = 2  # decimals of every formatted amount
+_SHOWN_DECIMALS: Final = 2  # decimals of every formatted amount
 # The largest order in minor units, so that a wrong exchange rate cannot overflow the ledger.
 MOST_MINOR: Final = 10**16
 
@@ -86,7 +86,7 @@ def show(minor: int, currency: str) -> str:
     """
     decimals = exponent(currency)
     hundredths = abs(minor)
-    if decimals != _SHOWN:
+    if decimals != _SHOWN_DECIMALS:
         hundredths, remainder = divmod(hundredths * 100, 10**decimals)
         if remainder:
             msg = f"{minor} minor units of {currency} are no whole hundredths"

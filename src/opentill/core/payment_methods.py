@@ -7,7 +7,7 @@ METHODS: Final[tuple[Method, ...]] = get_args(Method)
 BY_NAME: Final[dict[str, Method]] = {method: method for method in METHODS}
 
 
-def by_method(text: str) -> dict[Method, tuple[str, ...]]:
+def parse_methods(text: str) -> dict[Method, tuple[str, ...]]:
     """Parse a list of methods, each with or without values: ``ALIPAY:CNY|HKD,PAYNOW``.
 
     Raises ValueError, whose text says what is accepted.

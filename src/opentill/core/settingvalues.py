@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo
 
 from opentill.core import bankaccounts, hostnames
-from opentill.core.payment_methods import by_method
+from opentill.core.payment_methods import parse_methods
 
 SHORTEST_KEY: Final = 32
 LONGEST_KEY: Final = 256
@@ -286,7 +286,7 @@ def routes(text: str) -> str:
     """Check a list of payment methods, each with its gateways in order."""
     example = ", with gateways in order, such as ALIPAY:epay|sandbox,CREDIT_CARD:stripe"
     try:
-        routes = by_method(text)
+        routes = parse_methods(text)
     except ValueError as error:
         message = f"{error}{example}"
         raise ValueError(message) from None

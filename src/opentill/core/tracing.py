@@ -88,7 +88,7 @@ def request_span(headers: Sequence[tuple[bytes, bytes]]) -> AbstractContextManag
 def describe_request(
     route: str, method: str, status: int, request_id: str, merchant_id: str | None
 ) -> None:
-    """Set the name and the attributes of the current span, which must be that of a request."""
+    """Set the name and the attributes of the current span, which must be a request's span."""
     from opentelemetry import trace
 
     current = trace.get_current_span()

@@ -53,7 +53,7 @@ def open_unpacked(file: IO[bytes], most: int) -> Iterator[IO[bytes]]:
 
 def _unpack(file: IO[bytes], target: SpooledTemporaryFile[bytes], most: int) -> None:
     with zipfile.ZipFile(file) as archive:
-        info = _only(archive)
+        info = _find_only_file(archive)
         bound = min(most, max(_LEAST, file.seek(0, 2) * _RATIO))
         length = 0
         with archive.open(info) as packed:
@@ -64,7 +64,7 @@ def _unpack(file: IO[bytes], target: SpooledTemporaryFile[bytes], most: int) -> 
                 target.write(chunk)
 
 
-def _only(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+def _find_only_file(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     files = [
         info
         for info in archive.infolist()

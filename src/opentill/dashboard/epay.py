@@ -135,7 +135,7 @@ async def disable(request: PageRequest) -> Response:
 
 
 async def _confirmation_error(request: PageRequest, field: str) -> dict[str, str]:
-    """Return the error of a field that must repeat the merchant's pid, {} if it does.
+    """Check that a field repeats the merchant's pid; return its error, {} if it does.
 
     Raises NotFound if the merchant has no pid.
     """

@@ -60,7 +60,7 @@ class CurrencyTexts(msgspec.Struct, frozen=True):
 
 
 class FigureTexts:
-    """All figures of the page."""
+    """Formats all figures of the page."""
 
     def __init__(
         self,

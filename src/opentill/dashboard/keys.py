@@ -68,7 +68,7 @@ async def _list(
         chosen=chosen,
         entries=entries or {},
         scope_field=_SCOPE,
-        grantable=key_scopes.grantable(role) if role else [],
+        grantable_scopes=key_scopes.grantable_scopes(role) if role else [],
         unrestricted=role is not None and key_scopes.may_give(role, None),
         new=new,
         form_id=form_ids.new_form_id(),
@@ -175,7 +175,7 @@ def _confirmation(key: Key) -> str:
 
 
 def _confirmation_error(form: Mapping[str, str], field: str, key: Key) -> dict[str, str]:
-    """Return the error of a form whose field does not confirm the key, {} if it does."""
+    """Check that a form's ``field`` confirms the key; return its error, {} if it does."""
     if form.get(field, "").strip() == _confirmation(key):
         return {}
     return {field: N_("Enter the last four characters of this key, with the same capitals")}

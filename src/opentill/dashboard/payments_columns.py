@@ -18,7 +18,7 @@ _LONGEST: Final = 160  # a cell shows at most this many characters of metadata
 
 
 class Cells:
-    """The texts of an order's columns."""
+    """Formats an order's values for the columns of a list."""
 
     def __init__(self, localizer: Localizer, zone: ZoneInfo, order: Order) -> None:
         """``zone`` is the time zone of the texts."""

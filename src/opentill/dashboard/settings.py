@@ -45,7 +45,7 @@ _PERCENT: Final = re.compile(r"([0-9]{1,2}(?:[.,][0-9]{1,3})?)\s*%?", re.ASCII)
 
 
 @cache
-def _zones() -> list[str]:
+def _zone_names() -> list[str]:
     """Return the zones to choose from: UTC and those that are named after places."""
     return sorted(
         zone
@@ -79,12 +79,12 @@ async def _page(
         values=stored if entries is None else {**stored, **entries},
         stored=stored if is_stale else {},
         version=merchants.version_of(merchant),
-        adjusted=_adjusted(chosen_color) if chosen_color else [],
+        adjusted=_adjusted_colors(chosen_color) if chosen_color else [],
         preview=request.base + accent.address(color, "svg"),
         preview_path=request.base + accent.address("#000000", "svg"),
         preview_color=color,
         logo=merchant.logo_path and request.base + merchant.logo_path,
-        zones=_zones(),
+        zones=_zone_names(),
         errors=errors or {},
         scripts=request.access.may("settings.manage"),
     )
@@ -98,7 +98,7 @@ def _valid_color(entries: dict[str, str] | None) -> str | None:
         return None
 
 
-def _adjusted(color: str) -> list[tuple[str, str]]:
+def _adjusted_colors(color: str) -> list[tuple[str, str]]:
     """Return a note and the adjusted colour for each colour scheme that adjusts ``color``."""
     schemes: tuple[accent.Scheme, ...] = ("light", "dark")
     grounds = [(scheme, accent.shade(color, scheme).ground) for scheme in schemes]

@@ -14,7 +14,7 @@ from typing import Final
 import asyncpg
 
 IDLE_S: Final = 300.0  # a connection that was not used for this long is closed
-Open = Callable[[], Awaitable[asyncpg.Connection]]
+OpenConnection = Callable[[], Awaitable[asyncpg.Connection]]
 # The future of a waiting caller. Its result is a connection, or None if there may be room for a new
 # one.
 Waiter = asyncio.Future[asyncpg.Connection | None]
@@ -23,7 +23,7 @@ Waiter = asyncio.Future[asyncpg.Connection | None]
 class Pool:
     """At most ``size`` connections; while all are in use, callers wait in order of arrival."""
 
-    def __init__(self, open_: Open, size: int) -> None:
+    def __init__(self, open_: OpenConnection, size: int) -> None:
         """``open_`` opens a connection; it is called when a caller needs one, not before."""
         self._open = open_
         self._size = size

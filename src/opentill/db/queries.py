@@ -226,6 +226,6 @@ PARTITIONS: Final = Query(
 
 # ── replicas: positions in the write-ahead log, in bytes ───────────────────────────────────────
 
-WRITTEN: Final = Value(int, "select (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint")
-REPLAYED: Final = Value(int, "select (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint")
-CLUSTER: Final = Value(int, "select system_identifier from pg_control_system()")
+WRITTEN_POSITION: Final = Value(int, "select (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint")
+REPLAYED_POSITION: Final = Value(int, "select (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint")
+CLUSTER_ID: Final = Value(int, "select system_identifier from pg_control_system()")

@@ -128,7 +128,7 @@ class Replica(Db):
     async def _primary_position(self) -> int:
         """Return the position of the primary. Raises Unavailable."""
         async with self.primary.connection(_CHECK_TIMEOUT_S) as tx:
-            return await queries.WRITTEN.get(tx) or 0
+            return await queries.WRITTEN_POSITION.get(tx) or 0
 
     async def _replayed_position(self) -> int | None:
         """Return the replica's position; None if it is away or belongs to another cluster."""
@@ -136,7 +136,7 @@ class Replica(Db):
         self.why = ""
         try:
             async with self.connection(_CHECK_TIMEOUT_S) as tx:
-                replayed = await queries.REPLAYED.get(tx)
+                replayed = await queries.REPLAYED_POSITION.get(tx)
             own_cluster = None if primary_cluster is None else await _cluster_id(self)
         except _FAILURES as error:
             self.why = str(error)
@@ -182,7 +182,7 @@ async def _cluster_id(db: Db) -> int | None:
     """Return the id that a primary and its replicas share, None if the server keeps it secret."""
     try:
         async with db.connection(_CHECK_TIMEOUT_S) as tx:
-            return await queries.CLUSTER.get(tx)
+            return await queries.CLUSTER_ID.get(tx)
     except asyncpg.PostgresError:  # the database's user may lack the permission
         return None
 

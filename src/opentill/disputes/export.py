@@ -9,7 +9,7 @@ from opentill.disputes import queries
 from opentill.disputes.model import Dispute, DisputeOut, Status
 from opentill.http import csvfile
 
-_SHOWN: Final = (
+_COLUMN_FIELDS: Final = (
     ("id", "id"),
     ("orderId", "order_id"),
     ("status", "status"),
@@ -25,7 +25,7 @@ TIMES: Final = (  # columns of times, and the dispute's fields that they show
     ("respondBy", "respond_by"),
     ("closedAt", "closed_at"),
 )
-COLUMNS: Final = tuple(name for name, _ in _SHOWN)
+COLUMNS: Final = tuple(name for name, _ in _COLUMN_FIELDS)
 _BATCH: Final = 500
 
 
@@ -45,7 +45,7 @@ def chunks(
 def cells(dispute: Dispute) -> list[str]:
     """Return the cells of ``COLUMNS``."""
     dispute_out = DisputeOut.from_dispute(dispute)
-    return [csvfile.format_cell(getattr(dispute_out, field)) for _, field in _SHOWN]
+    return [csvfile.format_cell(getattr(dispute_out, field)) for _, field in _COLUMN_FIELDS]
 
 
 async def _rows(

@@ -190,7 +190,7 @@ class EpayOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reported_type(self) -> str:
-        """The type as submitted or, without one, the type of the customer's payment method."""
+        """The submitted type; if none was submitted, the type of the customer's payment method."""
         return self.submitted_type or (TYPES[self.payment_method] if self.payment_method else "")
 
 

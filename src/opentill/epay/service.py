@@ -211,10 +211,10 @@ async def end_unpaid_sibling(
 
 
 async def find(tx: Tx, merchant_id: str, request: Request) -> EpayOrder:
-    """Return the order that a request names by trade_no or, without one, by out_trade_no.
+    """Return the order that a request names by trade_no or, if that is missing, by out_trade_no.
 
-    Of several orders with the same out_trade_no it returns one that is paid, else one that was
-    paid, else the newest. Raises Refused.
+    Of several orders with the same out_trade_no it returns the one that is paid, else one that was
+    paid before, else the newest. Raises Refused.
     """
     number = request.get("trade_no")
     if number:

@@ -108,11 +108,11 @@ async def count_attempts(tx: Tx, merchant_id: str, most: int = BATCH) -> int:
         changes = {"since": list(failed), "failed": list(failed.values())}
         await queries.OPEN_QUARTERS.run(tx, merchant_id=merchant_id, since=changes["since"])
         await queries.ADD_FAILED.run(tx, merchant_id=merchant_id, **changes)
-        await gateway_queries.ADD_FAILED.run(tx, **_by_gateway(changed))
+        await gateway_queries.ADD_FAILED.run(tx, **_columns(changed))
     return sum(change.attempts for change in changed)
 
 
-def _by_gateway(changed: Sequence[FailedAttempts]) -> dict[str, list[Any]]:
+def _columns(changed: Sequence[FailedAttempts]) -> dict[str, list[Any]]:
     names = ("since", "gateway", "method", "currency", "failed")
     return {name: [getattr(one, name) for one in changed] for name in names}
 

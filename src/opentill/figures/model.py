@@ -303,7 +303,7 @@ class Coming(msgspec.Struct, frozen=True):
     currencies: tuple[Expected, ...]
 
 
-class Others(msgspec.Struct, frozen=True, kw_only=True):
+class UncountedChanges(msgspec.Struct, frozen=True, kw_only=True):
     """Signed changes of a balance that no figure counts; minor units.
 
     Payouts that came back are subtracted from ``payouts_minor``. ``corrections_minor`` has all

@@ -10,8 +10,8 @@ from opentill.figures.model import (
     Behind,
     CurrencySums,
     FailedUntil,
-    Others,
     Sums,
+    UncountedChanges,
     Until,
 )
 
@@ -337,8 +337,8 @@ SUMS = Query(
 )
 # Changes of balances that no figure counts: few entries, all made by operators. Everything except
 # payouts and recharges is a correction, unless it gets a reason of its own here.
-OTHERS = Query(
-    Others,
+UNCOUNTED_CHANGES = Query(
+    UncountedChanges,
     """
     select
         coalesce(sum(shown_minor) filter (where type = 'PAYOUT'), 0)::bigint as payouts_minor,

@@ -27,15 +27,15 @@ from opentill.list_counts import FOREVER
 Reason = Literal["payments", "refunds", "disputes", "fees", "payouts", "recharges", "corrections"]
 # The types that figures count. Every other type that changes the sum of the merchant's accounts is
 # read from the entries, and is a correction unless it has a reason of its own.
-_COUNTED: Final[frozenset[Type]] = frozenset(
+_COUNTED_TYPES: Final[frozenset[Type]] = frozenset(
     {"PAYMENT", "REFUND", "CHARGEBACK", "CHARGEBACK_RECOVERY", "FEE", "CHARGEBACK_FEE"}
 )
-_OTHERS: Final[tuple[Type, ...]] = tuple(
+_UNCOUNTED_TYPES: Final[tuple[Type, ...]] = tuple(
     dict.fromkeys(
         posting.type
         for posting in POSTINGS
         if (posting.source in MERCHANT_ACCOUNTS) != (posting.target in MERCHANT_ACCOUNTS)
-        and posting.type not in _COUNTED
+        and posting.type not in _COUNTED_TYPES
     )
 )
 
@@ -117,8 +117,8 @@ async def _changes(
     if sums is None:
         return None
     key = {"merchant_id": entry_range.balance.merchant_id, "currency": entry_range.balance.currency}
-    others = await queries.OTHERS.one(
-        tx, **key, types=list(_OTHERS), since=within[0], until=within[1]
+    others = await queries.UNCOUNTED_CHANGES.one(
+        tx, **key, types=list(_UNCOUNTED_TYPES), since=within[0], until=within[1]
     )
     return {
         "payments": sums.paid_minor,
@@ -137,14 +137,14 @@ async def _sums(tx: Tx, entry_range: EntryRange, within: tuple[int, int], most: 
     first, last = entry_range.numbers
     counted = Sums()
     if entry_range.entries > most:
-        counted = await _counted(tx, entry_range, within)
+        counted = await _sum_counted(tx, entry_range, within)
         first = max(first, await queries.COUNTED_TO.get(tx, **key) or 0)
     if last - first > most:
         return None
     return counted.plus(await queries.SUMS.one(tx, **key, after=first, last=last))
 
 
-async def _counted(tx: Tx, entry_range: EntryRange, within: tuple[int, int]) -> Sums:
+async def _sum_counted(tx: Tx, entry_range: EntryRange, within: tuple[int, int]) -> Sums:
     since, before = within[0], within[1] + 1
     rows = await queries.UNTIL.all(
         tx, merchant_id=entry_range.balance.merchant_id, before=[since, before]

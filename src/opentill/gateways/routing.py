@@ -10,7 +10,7 @@ from typing import Final
 
 from opentill.core.errors import ConfigurationError
 from opentill.core.money import EXPONENTS
-from opentill.core.payment_methods import by_method
+from opentill.core.payment_methods import parse_methods
 from opentill.gateways.model import Gateway, Method
 
 _UNREACHABLE_S: Final = 30
@@ -86,7 +86,7 @@ def read_methods(gateway: Gateway, name: str, text: str) -> Mapping[Method, tupl
     """Read a METHODS variable: methods and their currencies. Raises BadGateways."""
     variable = f"OPENTILL_GATEWAY_{name.upper()}_METHODS"
     try:
-        allowed = by_method(text)
+        allowed = parse_methods(text)
     except ValueError as error:
         msg = f"{variable} is {text!r}; it must be {error}, such as CREDIT_CARD,ALIPAY:CNY|HKD"
         raise BadGateways(msg) from None
@@ -116,7 +116,7 @@ def build_gateways(
         for name, gateway in gateways.items()
         if f"{name}_methods" in options
     }
-    routes = by_method(text) if text else {}
+    routes = parse_methods(text) if text else {}
     configured = Gateways(gateways, routes, allowed)
     for method, names in routes.items():
         for name in names:

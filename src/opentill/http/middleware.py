@@ -59,12 +59,12 @@ def client_address(
     """Return the client's address: the peer's, unless the peer is a trusted proxy.
 
     Behind a trusted proxy it is the last address in ``X-Forwarded-For`` that is not a trusted
-    proxy; the client may have forged those before it.
+    proxy; the client may have forged the addresses before it.
     """
     if not forwarded or not is_inside(peer, trusted):
         return peer
     for hop in reversed([part.strip() for part in forwarded.split(",")]):
-        address = _bare(hop)
+        address = _parse_hop(hop)
         if address is None:
             return peer
         if not is_inside(address, trusted):
@@ -93,7 +93,7 @@ def _key_for(path: str, key: str | None) -> str | None:
     return None if path.startswith("/v1/merchant/") else key
 
 
-def _bare(hop: str) -> str | None:
+def _parse_hop(hop: str) -> str | None:
     """Return the address of ``1.2.3.4``, ``1.2.3.4:5``, ``::1``, ``[::1]`` or ``[::1]:5``."""
     match = _HOP.fullmatch(hop)
     if match is None:

@@ -84,7 +84,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     secret: bool = False  # the response holds a secret, so it is stored encrypted
     description: str = ""
     forbidden: str = ""  # documents which requests get 40301 although the key is valid
-    # document which requests get 40001 besides those with malformed fields
+    # document which requests get 40001 besides requests with malformed fields
     refusals: tuple[str, ...] = ()
     example: Any = None  # an example of the body
     response_example: Any = None  # an example of ``data`` in the response

@@ -17,7 +17,7 @@ from opentill.core.errors import Invalid
 from opentill.http import strictjson
 
 _FLAGS: Final = {"true": True, "false": False}
-_WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 # The response repeats at most this many characters of an unknown parameter's name.
 _LONGEST_NAME: Final = 64
 _ENTRY: Final = re.compile(r"(\w+)\[([^\x00]*)\]", re.ASCII | re.DOTALL)
@@ -46,7 +46,7 @@ def read(query_string: bytes, struct: type[Q]) -> Q:
         raise Invalid("query", "the query string must be URL-encoded UTF-8") from None
     for name, value in pairs:
         entry = _ENTRY.fullmatch(name)
-        if entry is not None and entry[1] in _mappings(struct):
+        if entry is not None and entry[1] in _mapping_names(struct):
             _add_entry(mappings.setdefault(entry[1], {}), entry, value, accepted[entry[1]])
             continue
         if name not in accepted:
@@ -57,8 +57,8 @@ def read(query_string: bytes, struct: type[Q]) -> Q:
             raise _empty(name, accepted[name])
         if "\0" in value:  # PostgreSQL cannot store a NUL character
             raise Invalid(name, f"{name} must be {accepted[name]}")
-        is_whole = name in _whole_numbers(struct) and _WHOLE.fullmatch(value)
-        flag = _FLAGS.get(value) if name in _flags(struct) else None
+        is_whole = name in _integer_names(struct) and _INTEGER.fullmatch(value)
+        flag = _FLAGS.get(value) if name in _boolean_names(struct) else None
         values[name] = int(value) if is_whole else value if flag is None else flag
     try:
         return msgspec.convert({**values, **mappings}, struct)
@@ -99,24 +99,24 @@ def _unknown(name: str, parameters: list[str]) -> Invalid:
 
 
 @lru_cache
-def _whole_numbers(struct: type[msgspec.Struct]) -> frozenset[str]:
+def _integer_names(struct: type[msgspec.Struct]) -> frozenset[str]:
     """Names of the integer parameters. msgspec's lax mode would also accept 1e3 and null."""
-    return _fields_of_type(struct, msgspec.inspect.IntType)
+    return _names_of_type(struct, msgspec.inspect.IntType)
 
 
 @lru_cache
-def _flags(struct: type[msgspec.Struct]) -> frozenset[str]:
+def _boolean_names(struct: type[msgspec.Struct]) -> frozenset[str]:
     """Names of the boolean parameters."""
-    return _fields_of_type(struct, msgspec.inspect.BoolType)
+    return _names_of_type(struct, msgspec.inspect.BoolType)
 
 
 @lru_cache
-def _mappings(struct: type[msgspec.Struct]) -> frozenset[str]:
+def _mapping_names(struct: type[msgspec.Struct]) -> frozenset[str]:
     """Names of the parameters that are mappings."""
-    return _fields_of_type(struct, msgspec.inspect.DictType)
+    return _names_of_type(struct, msgspec.inspect.DictType)
 
 
-def _fields_of_type(struct: type[msgspec.Struct], field_type: type) -> frozenset[str]:
+def _names_of_type(struct: type[msgspec.Struct], field_type: type) -> frozenset[str]:
     info = msgspec.inspect.type_info(struct)
     fields = info.fields if isinstance(info, msgspec.inspect.StructType) else ()
     return frozenset(field.encode_name for field in fields if _has_type(field.type, field_type))

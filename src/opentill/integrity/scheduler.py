@@ -22,7 +22,7 @@ from opentill.integrity import queries, rules
 from opentill.ledger import Violation, incremental
 from opentill.ledger.model import Progress
 
-REST_MS: Final = 3_600_000  # pause between two passes over a balance
+PASS_PAUSE_MS: Final = 3_600_000  # pause between two passes over a balance
 RULES_S: Final = 2.0  # time limit after which no further rule of the same merchant is begun
 _STORED_MS: Final = 60_000  # progress is stored at this interval while rules find nothing
 _BALANCES: Final = 50  # a turn checks at most this many balances
@@ -52,7 +52,7 @@ class IncrementalCheck:
             await self._resume()
             now = now_ms()
             async with self._db.connection() as tx:
-                before = await incremental.next_balance(tx, until=now - REST_MS)
+                before = await incremental.next_balance(tx, until=now - PASS_PAUSE_MS)
             if before is None:
                 break
             if unfinished := self._unfinished.get((before.merchant_id, before.currency)):

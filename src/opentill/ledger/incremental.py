@@ -13,7 +13,7 @@ from opentill.db.database import Tx
 from opentill.ledger import incremental_queries, queries
 from opentill.ledger.model import Progress, Violation
 from opentill.ledger.postings import ACCOUNTS
-from opentill.ledger.service import known_moves
+from opentill.ledger.service import posting_columns
 
 RANGE: Final = 50_000
 MAX_STORED: Final = 100  # at most this many violations of a pass are stored
@@ -40,7 +40,7 @@ async def check_range(tx: Tx, before: Progress, limit: int = RANGE) -> CheckedRa
     balance = await queries.BALANCE.first(tx, **key)
     scope: dict[str, Any] = {**key, "after": before.checked_to, "last": range_sums.last}
     violations = await incremental_queries.WRONG.all(tx, **scope)
-    violations += await incremental_queries.UNKNOWN.all(tx, **scope, **known_moves())
+    violations += await incremental_queries.UNKNOWN.all(tx, **scope, **posting_columns())
     sums = {name: getattr(before, name) + getattr(range_sums, name) for name in ACCOUNTS}
     last_at = max(before.last_at, range_sums.last_at)
     finished = range_sums.entries < limit

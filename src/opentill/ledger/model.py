@@ -89,7 +89,7 @@ class TrialBalance(Accounts, frozen=True, kw_only=True):
 
 
 class MerchantId(msgspec.Struct, frozen=True, kw_only=True):
-    """A merchant that has a balance."""
+    """The id of a merchant that has a balance."""
 
     merchant_id: str
 

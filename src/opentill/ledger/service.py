@@ -43,7 +43,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A movement as a row of parameters of ``queries.POST``; ``book`` counts from 1.
 
     ``random`` is the random end of the entry's id. ``later`` is the number of movements of the same
-    book that follow this one, and ``later_…`` are the changes of the accounts by those.
+    book that follow this one, and ``later_…`` are the changes of the accounts by these later
+    movements.
     """
 
     book: int
@@ -170,11 +171,11 @@ def rules() -> Sequence[tuple[Query[Violation], Mapping[str, Any]]]:
     own_rules: list[tuple[Query[Violation], Mapping[str, Any]]] = [
         (rule, {}) for rule in queries.RULES
     ]
-    return [*own_rules, (queries.UNKNOWN_MOVES, known_moves())]
+    return [*own_rules, (queries.UNKNOWN_MOVES, posting_columns())]
 
 
-def known_moves() -> dict[str, list[Any]]:
-    """Return the columns of the table of postings, for rules that find entries outside of it."""
+def posting_columns() -> dict[str, list[Any]]:
+    """Return the table of postings as columns, for rules that find entries outside of it."""
     return {
         "type": [posting.type for posting in POSTINGS],
         "source": [posting.source for posting in POSTINGS],

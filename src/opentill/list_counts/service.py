@@ -198,7 +198,7 @@ async def respond(
 ) -> Listing[T]:
     """Return the page of a list for a request, newest first, with each row converted by ``show``.
 
-    ``lists`` and ``counts`` are those of ``Paginator``.
+    ``lists`` and ``counts`` are the arguments of ``Paginator``.
     """
     query, replica = request.query, request.app.replica.reading()
     rows = Paginator(replica, lists, request.merchant_id, active_filters(query), counts)

@@ -214,7 +214,8 @@ class DigestMerchant(msgspec.Struct, frozen=True, kw_only=True):
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     """The number of waiting mails, and when the oldest is due (Unix ms; None: none waits).
 
-    ``unknown``, ``failed`` and ``dead_letters`` count those of the last day.
+    ``unknown`` and ``failed`` count the mails of the last day, ``dead_letters`` the dead letters of
+    the last day.
     """
 
     waiting: int
@@ -363,7 +364,7 @@ class OutageContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalContent(msgspec.Struct, frozen=True, kw_only=True):
-    """A request waits for a second person; ``kind`` is that of the ``approvals.Waiting``."""
+    """A request waits for a second person; ``kind`` is copied from ``approvals.Waiting``."""
 
     shop: str
     kind: str

@@ -137,7 +137,7 @@ async def verify(tx: Tx, expected: AuditHead | None = None) -> Verdict:
 
 
 class _Chain:
-    """State of one pass over the chain."""
+    """The state of verifying the audit log's chain of hashes, row by row."""
 
     def __init__(self, head: AuditHead | None, expected: AuditHead | None) -> None:
         self.breaks: list[Break] = []

@@ -24,7 +24,7 @@ Event = Literal[StatusEvent, "capability_on", "capability_off", "noted"]
 STATUSES: Final[tuple[Status, ...]] = ("APPLIED", "ACTIVE", "SUSPENDED", "CLOSED")
 CAPABILITIES: Final[tuple[Capability, ...]] = ("charge", "refund", "payout")
 # The capabilities that each status disables. A suspended merchant can still refund.
-TAKEN: Final[dict[Status, tuple[Capability, ...]]] = {
+DISABLED_CAPABILITIES: Final[dict[Status, tuple[Capability, ...]]] = {
     "APPLIED": ("charge", "refund", "payout"),
     "ACTIVE": (),
     "SUSPENDED": ("charge", "payout"),

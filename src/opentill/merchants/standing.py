@@ -1,9 +1,9 @@
 """A merchant's standing: its status and the capabilities that are off (decision 0082).
 
 The status changes by ``model.TRANSITIONS``. A capability is off because the status disables it
-(``model.TAKEN``) or because it was switched off individually; the latter remains off when a
-suspension ends. Each change adds an immutable entry to the merchant's history and one to the audit
-log, in the same transaction.
+(``model.DISABLED_CAPABILITIES``) or because it was switched off individually; then it remains off
+when a suspension ends. Each change adds an immutable entry to the merchant's history and one to the
+audit log, in the same transaction.
 """
 
 from typing import Any, Final, NamedTuple
@@ -18,7 +18,7 @@ from opentill.merchants.audit import Actor
 from opentill.merchants.model import (
     BY_EVENT,
     CAPABILITIES,
-    TAKEN,
+    DISABLED_CAPABILITIES,
     Capability,
     Event,
     Merchant,
@@ -223,7 +223,9 @@ def _with_standing(
     reasons for those that are switched off individually.
     """
     off = {
-        f"{capability}_off": why if capability in TAKEN[status] else switches.get(capability)
+        f"{capability}_off": why
+        if capability in DISABLED_CAPABILITIES[status]
+        else switches.get(capability)
         for capability in CAPABILITIES
     }
     return msgspec.structs.replace(old, status=status, updated_at=now, **off)

@@ -13,7 +13,7 @@ MAX_COUNT: Final = 1000  # the highest value of each count
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of work in progress, each capped at ``MAX_COUNT``."""
 
-    payments: int  # those in progress, and those to which the gateway has not responded
+    payments: int  # payments in progress, also if the gateway has not responded
     refunds: int
     disputes: int
     payouts: int

@@ -135,7 +135,7 @@ TRANSITIONS: Final = (
 )
 BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
 # By event and target: transitions that return the order to its earlier status, PAID or SETTLED.
-BACK: Final[dict[tuple[Event, Status], Transition]] = {
+TRANSITIONS_BACK: Final[dict[tuple[Event, Status], Transition]] = {
     (row.event, row.target): row
     for row in TRANSITIONS
     if row.event in ("dispute_won", "refund_reversed")

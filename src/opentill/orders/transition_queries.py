@@ -7,7 +7,7 @@ from opentill.db.query import Command, Query
 from opentill.orders.model import Order, PaymentAttempt, Transitioned
 
 # The columns of an order that a transition writes besides its status, with their types.
-WRITTEN: Final = {
+WRITTEN_COLUMNS: Final = {
     "customer_email": "text",
     "customer_name": "text",
     "payer_ip": "text",
@@ -32,9 +32,9 @@ WRITTEN: Final = {
 }
 
 
-def _each(piece: str, written: Iterable[str] = WRITTEN) -> str:
+def _each(piece: str, written: Iterable[str] = WRITTEN_COLUMNS) -> str:
     """Repeat a piece of SQL for each column: ``{0}`` is its name, ``{1}`` its type."""
-    return ", ".join(piece.format(name, WRITTEN[name]) for name in written)
+    return ", ".join(piece.format(name, WRITTEN_COLUMNS[name]) for name in written)
 
 
 # Places an order with its session, the first row of its history and its directory entry, from a
@@ -88,7 +88,7 @@ _HISTORY_OF_ONE: Final = """
     """
 
 
-def _moved(written: Iterable[str] = ()) -> str:
+def _update_order(written: Iterable[str] = ()) -> str:
     """Build the update of an order's status and of these columns.
 
     It changes nothing if the order has changed since it was read.
@@ -159,7 +159,7 @@ OF_UNPAID: Final = ("customer_email", "customer_name", "payer_ip")
 UNPAID = Query(
     Transitioned,
     f"""
-    with moved as ({_moved(OF_UNPAID)}), history as ({_HISTORY_OF_ONE})
+    with moved as ({_update_order(OF_UNPAID)}), history as ({_HISTORY_OF_ONE})
     select merchant_id, id from moved
     """,  # noqa: S608 - as above
 )
@@ -170,7 +170,7 @@ UNPAID = Query(
 SUBMITTED = Query(
     PaymentAttempt,
     f"""
-    with moved as ({_moved(OF_UNPAID)}), history as ({_HISTORY_OF_ONE}), listed as (
+    with moved as ({_update_order(OF_UNPAID)}), history as ({_HISTORY_OF_ONE}), listed as (
         insert into directory (id, merchant_id) select :attempt_id, merchant_id from moved
     )
     insert into payment_attempts (merchant_id, id, order_id, gateway, method, status, amount_minor,
@@ -185,7 +185,7 @@ SUBMITTED = Query(
 ACCEPTED = Query(
     PaymentAttempt,
     f"""
-    with moved as ({_moved()}), history as ({_HISTORY_OF_ONE})
+    with moved as ({_update_order()}), history as ({_HISTORY_OF_ONE})
     update payment_attempts set status = :status, provider_ref = :provider_ref,
         action_url = :action_url, qr_text = :qr_text, reason = :reason, check_at = :check_at,
         updated_at = greatest(updated_at, :now::bigint)

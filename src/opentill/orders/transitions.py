@@ -18,8 +18,8 @@ from opentill.db.query import Statement
 from opentill.ledger import Movement
 from opentill.orders import events, livemode, order_history, transition_queries
 from opentill.orders.model import (
-    BACK,
     BY_EVENT,
+    TRANSITIONS_BACK,
     Event,
     NewAttempt,
     Order,
@@ -58,11 +58,12 @@ class Payment(msgspec.Struct, frozen=True):
 class Change(msgspec.Struct, frozen=True):
     """A transition that a locked order is to take.
 
-    ``order`` has the new values of the columns ``transition_queries.WRITTEN``. ``cause`` is for the
-    history. ``posted`` are the postings, each of a type that the table's row allows. ``reason`` is
-    the reason in the ``order.closed`` event; None: the cause. ``back_to`` is the status to which a
-    won dispute or a reversed refund returns the order. ``payment`` is the attempt that pays the
-    order and becomes SUCCEEDED by the same statement; in other transitions, its fields are None.
+    ``order`` has the new values of the columns ``transition_queries.WRITTEN_COLUMNS``. ``cause`` is
+    for the history. ``posted`` are the postings, each of a type that the table's row allows.
+    ``reason`` is the reason in the ``order.closed`` event; None: the cause. ``back_to`` is the
+    status to which a won dispute or a reversed refund returns the order. ``payment`` is the attempt
+    that pays the order and becomes SUCCEEDED by the same statement; in other transitions, its
+    fields are None.
     """
 
     order: Order
@@ -91,7 +92,7 @@ def _plan(change: Change, now: int) -> _Plan:
     order, event = change.order, change.event
     row = BY_EVENT.get((order.status, event))
     if change.back_to is not None:
-        row = BACK.get((event, change.back_to))
+        row = TRANSITIONS_BACK.get((event, change.back_to))
     if row is None or (row.source, row.event) != (order.status, event):
         raise Invalid("orderId", f"an order that is {order.status} cannot be {event}")
     if any(movement.type not in row.postings for movement in change.posted):
@@ -127,7 +128,7 @@ _PATHS: Final = {
     "cause": "change.cause",
     "session": "row.session",
     **{name: f"change.payment.{name}" for name in Payment.__struct_fields__},
-    **{name: f"after.{name}" for name in transition_queries.WRITTEN},
+    **{name: f"after.{name}" for name in transition_queries.WRITTEN_COLUMNS},
 }
 _VALUES: Final = {name: attrgetter(path) for name, path in _PATHS.items()}
 
@@ -235,7 +236,7 @@ def _values(plan: _Plan, statement: Statement) -> dict[str, Any]:
 def _values_with_attempt(
     change: Change, attempt: NewAttempt | PaymentAttempt, statement: Statement, now: int
 ) -> dict[str, Any]:
-    """Return a statement's values: the attempt's fields, and for the rest those of the change."""
+    """Return a statement's values: from the attempt's fields, and otherwise from the change."""
     fields = [name for name in attempt.__struct_fields__ if name in statement.names]
     of_attempt = {name: getattr(attempt, name) for name in fields} | {"attempt_id": attempt.id}
     return _values(_plan(change, now), statement) | of_attempt

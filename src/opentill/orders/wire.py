@@ -103,7 +103,7 @@ class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
-    """An order with everything (contract.md#order-detail)."""
+    """An order with all its details (contract.md#order-detail)."""
 
     base_amount: Annotated[
         DecimalText,

@@ -201,7 +201,7 @@ class _CheckedResolver(AbstractResolver):
 
     def __init__(self, policy: Policy, resolve: Resolve | None) -> None:
         self._policy = policy
-        self._resolve = resolve or self._system
+        self._resolve = resolve or self._resolve_by_system
         self._lookups: dict[str, asyncio.Task[Sequence[str]]] = {}
         self._threads = ThreadPoolExecutor(_LOOKUPS, "resolver") if resolve is None else None
 
@@ -238,7 +238,7 @@ class _CheckedResolver(AbstractResolver):
             # asyncio logs an exception that nobody has read, as when the caller has given up.
             task.exception()
 
-    async def _system(self, host: str) -> Sequence[str]:
+    async def _resolve_by_system(self, host: str) -> Sequence[str]:
         """Use the system's resolver in dedicated threads, since the loop's executor has few."""
         loop = asyncio.get_running_loop()
         infos = await loop.run_in_executor(

@@ -274,7 +274,7 @@ async def proceed(request: PageRequest, session_id: str, attempt_id: str) -> Res
     return page(html, visit.localizer.language)
 
 
-async def come_back(request: PageRequest, session_id: str, attempt_id: str) -> Response:
+async def return_from_gateway(request: PageRequest, session_id: str, attempt_id: str) -> Response:
     """Query the gateway for the attempt's outcome, briefly, and redirect to the page."""
     view, payment = await request.find_payment(session_id)
     visit = request.visit()
@@ -343,7 +343,7 @@ _SESSION: Final = "/checkout/{session:id}"
 routes: Final = (
     Route(_SESSION, Endpoint({"GET": show, "POST": submit})),
     Route(_SESSION + "/continue/{attempt:id}", Endpoint({"GET": proceed})),
-    Route(_SESSION + "/return/{attempt:id}", Endpoint({"GET": come_back})),
+    Route(_SESSION + "/return/{attempt:id}", Endpoint({"GET": return_from_gateway})),
     Route(_SESSION + "/qr/{attempt:id}.svg", Endpoint({"GET": qr_code})),
     Route("/checkout", _NO_PAGE),
     Route("/checkout/{rest:path}", _NO_PAGE),

@@ -338,7 +338,7 @@ def movements(payout: Payout, event: Event) -> list[Movement]:
 
 
 class PayoutOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Money sent to the merchant's bank."""
+    """A payout: money that is sent to the merchant's bank."""
 
     id: Annotated[str, Meta(description="The payout's id.")]
     status: Annotated[

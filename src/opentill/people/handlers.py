@@ -196,7 +196,7 @@ async def change_key(request: ApiRequest[Nothing, KeyUpdate], tx: Tx) -> KeyOut:
     return KeyOut.from_key(key)
 
 
-async def _own_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> str:
+async def _find_key_id(request: ApiRequest[Nothing, Nothing], tx: Tx) -> str:
     """Return the id of the path's key. Raises NotFound if it belongs to another merchant."""
     key_id = request.path["id"]
     if all(key.id != key_id for key in await merchants.keys(tx, request.merchant_id)):
@@ -213,7 +213,9 @@ async def regenerate_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> KeyWi
 
 async def revoke_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
     """Revoke a key immediately."""
-    await merchants.revoke_key(tx, await _own_key(request, tx), request.now, actor=actor(request))
+    await merchants.revoke_key(
+        tx, await _find_key_id(request, tx), request.now, actor=actor(request)
+    )
 
 
 # ── the team ──

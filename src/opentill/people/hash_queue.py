@@ -22,7 +22,7 @@ AT_ONCE: Final = 2  # this many passwords are hashed at the same time
 MOST: Final = 32
 EACH: Final = 8  # a group has at most this many hashes for the same account or address
 RETRY_AFTER_S: Final = 2
-_OTHER: Final[dict[Group, Group]] = {"trusted": "strangers", "strangers": "trusted"}
+_OTHER_GROUP: Final[dict[Group, Group]] = {"trusted": "strangers", "strangers": "trusted"}
 
 
 class HashQueue:
@@ -81,19 +81,19 @@ class HashQueue:
 
     def _pass_on(self) -> None:
         """Give the turn to the next group's first waiter, or to the other group's."""
-        for group in (self._next, _OTHER[self._next]):
+        for group in (self._next, _OTHER_GROUP[self._next]):
             waiting = self._waiting[group]
             while waiting:
                 waiter = waiting.popleft()
                 if not waiter.done():
                     waiter.set_result(None)
-                    self._next = _OTHER[group]
+                    self._next = _OTHER_GROUP[group]
                     return
         self._free += 1
 
 
 class Place:
-    """A place in the queue."""
+    """A place that a caller has reserved in the queue of hashes."""
 
     def __init__(self, queue: HashQueue, group: Group) -> None:
         """Use ``HashQueue.reserve`` instead."""
@@ -101,7 +101,7 @@ class Place:
         self._group: Group = group
 
     def turn(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Wait for the turn, and hold it while the block runs."""
+        """Wait until the place may hash, which it may until the block ends."""
         return self._queue.turn(self._group)
 
 

@@ -26,7 +26,7 @@ def read(scopes: Iterable[str], field: str = "scopes") -> list[str]:
     return [scope for scope in SCOPES if scope in chosen]
 
 
-def grantable(role: MerchantRole) -> list[str]:
+def grantable_scopes(role: MerchantRole) -> list[str]:
     """Return the scopes that a member with this role may give."""
     return [scope for scope in SCOPES if member_may_give(role, scope)]
 
@@ -45,7 +45,7 @@ def check(role: MerchantRole | None, scopes: Sequence[str] | None) -> None:
     """Raise NotPermitted unless a role may create, change or replace a key with these scopes."""
     if role is not None and may_give(role, scopes):
         return
-    listed = "" if role is None else ", ".join(grantable(role))
+    listed = "" if role is None else ", ".join(grantable_scopes(role))
     reason = f"scopes must be within your own role, {role}: some of {listed}"
     raise NotPermitted("scopes", reason)
 
@@ -128,7 +128,7 @@ async def revoke(tx: Tx, keys: Iterable[Key], now: int, *, actor: Actor) -> None
 
 def _is_raise(old: MerchantRole, new: MerchantRole) -> bool:
     """Whether the new role may give every scope that the old one may."""
-    return set(grantable(old)) <= set(grantable(new))
+    return set(grantable_scopes(old)) <= set(grantable_scopes(new))
 
 
 async def keys_beyond_role(

@@ -174,5 +174,5 @@ async def forgive(tx: Tx, attempt: Attempt, now: int) -> None:
     """Uncount a successful attempt, and forget earlier failures of its account and client."""
     others = list(attempt.subjects[1:])
     if others:
-        await queries.GIVE_BACK.run(tx, subjects=others, now=now)
+        await queries.UNCOUNT_FAILURE.run(tx, subjects=others, now=now)
     await queries.FORGET_ATTEMPTS.run(tx, subjects=[attempt.client])

@@ -84,10 +84,11 @@ class BeginAs(Protocol):
 
 
 class OfApi(msgspec.Struct, frozen=True):
-    """The additional values of an API login."""
+    """The values that only a login by the API has."""
 
     merchant_id: str
-    # Without its first part, which ``NewLogin.token`` contains; it is replaced at each use.
+    # The second part of the refresh token, which is replaced at each use; the first part is
+    # ``NewLogin.token``.
     refresh_token: str
 
 
@@ -387,7 +388,7 @@ async def end_by_id(tx: Tx, login: Login, other_id: str) -> None:
     await queries.END_LOGIN.run(tx, person_id=login.person_id, id=other_id)
 
 
-async def end_others(tx: Tx, login: Login) -> None:
+async def end_other_logins(tx: Tx, login: Login) -> None:
     """End all other logins of the same person."""
     await queries.END_OTHER_LOGINS.run(tx, person_id=login.person_id, but=login.id)
 

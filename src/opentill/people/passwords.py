@@ -34,7 +34,7 @@ _LONGEST_COMMON: Final = max(map(len, _COMMON))
 # Names and e-mail parts with fewer characters may occur in a password, since many words contain
 # them.
 _SHORTEST_PERSONAL: Final = 4
-# Characters that people use instead of letters, and those that they put before or after a word.
+# Characters that people use instead of letters, and characters that they put around a word.
 _SUBSTITUTES: Final = str.maketrans("@4831!05$7", "aabeliosst")
 _PADDING_CHARACTERS: Final = "0123456789!?.,;:-_+*#$%&/=@ \t'\"()"
 _MOST_WORDS: Final = 2
@@ -132,8 +132,9 @@ async def hash_password(password: str, cost: Cost = COST, *, who: str = "") -> s
 async def matches(password: str, stored: str | None, place: Place | None = None) -> bool:
     """Whether a password matches a stored hash. None (no account) takes the same time.
 
-    A hash may be of the password as typed, stored by a version that did not normalize.
-    ``place`` is the caller's reservation in the queue; without one, raises TooManyAtOnce.
+    A hash may be of the password as typed, stored by a version that did not normalize. ``place`` is
+    the caller's reservation in the queue; None reserves a place here, which may raise
+    TooManyAtOnce.
     """
     if place is None:
         with QUEUE.reserve("trusted", "") as own_place:

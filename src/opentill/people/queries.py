@@ -431,7 +431,7 @@ WAIT = Value(
     select coalesce(max(next_at), 0) from login_limits where subject = any (:subjects::text[])
     """,
 )
-GIVE_BACK = Command(
+UNCOUNT_FAILURE = Command(
     """
     update login_limits set failures = greatest(failures - 1, 0), next_at = :now
     where subject = any (:subjects::text[])

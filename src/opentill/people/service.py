@@ -396,7 +396,7 @@ async def change_password(
     async def work(tx: Tx) -> None:
         await logins.lock_unchanged(tx, proof.person)
         await queries.SET_PASSWORD.run(tx, id=login.person_id, password=password_hash, now=now)
-        await logins.end_others(tx, login)
+        await logins.end_other_logins(tx, login)
         actor = actor_of(login, "on the page about security")
         await merchants.record_audit(tx, actor, "people password", "", login.person_id, now)
 

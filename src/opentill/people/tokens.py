@@ -146,7 +146,7 @@ async def refresh(db: Db, token: str, browser: Browser, secret_key: str, now: in
     second factor since, which the login has not proved.
     """
     first, _, second = token.partition(".")
-    fresh = new_token()
+    new_secret = new_token()
 
     async def work(tx: Tx) -> str | None:
         login = await queries.LOCK_REFRESHED.first(tx, token_sha256=digest(first))
@@ -157,14 +157,14 @@ async def refresh(db: Db, token: str, browser: Browser, secret_key: str, now: in
             await logins.end(tx, login)
             return None
         await queries.REFRESH.run(
-            tx, id=login.id, refresh_sha256=digest(fresh), now=now, address=browser.address
+            tx, id=login.id, refresh_sha256=digest(new_secret), now=now, address=browser.address
         )
         return login.id
 
     login_id = await db.run(work)
     if login_id is None:
         raise NotLoggedIn
-    return await _tokens(db, login_id, f"{first}.{fresh}", secret_key, now)
+    return await _tokens(db, login_id, f"{first}.{new_secret}", secret_key, now)
 
 
 async def find(db: Db, token: str, secret_key: str, address: str, now: int) -> Access:

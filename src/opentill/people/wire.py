@@ -19,7 +19,7 @@ Token = Annotated[str, Meta(max_length=200, description="as it was given")]
 
 
 class LoginBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a person logs in with."""
+    """The credentials with which a person logs in."""
 
     email: Email
     password: Annotated[str, Meta(max_length=256, description="the person's password")]
@@ -33,7 +33,7 @@ class LoginBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RefreshBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The refresh token, which is used up."""
+    """A refresh token, which works only once."""
 
     refresh_token: Token
 
@@ -316,7 +316,7 @@ class MemberUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class InvitationBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom to invite, and as what."""
+    """The e-mail address of the person to invite, and their role."""
 
     email: Email
     role: Role

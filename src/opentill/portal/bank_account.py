@@ -28,7 +28,7 @@ _NAMES: Final = {
 
 
 class Place(msgspec.Struct, frozen=True):
-    """How a portal shows the page."""
+    """How a portal shows the page of the bank account."""
 
     permission: Permission  # the permission that replacing the account needs
     zone: ZoneInfo | None = None  # the time zone of the page; None: the merchant's

@@ -66,7 +66,7 @@ class Endpoint:
         if page.method == "POST":
             if (response := await kept_forms.check(request)) is not None:
                 return response
-        elif request.known_login is None:
+        elif request.optional_login is None:
             path = request.url().removeprefix(request.base)
             login_path = "/login" if request.pending_login is None else FACTOR_PATH
             return render.see_other(request, f"{login_path}?next={quote(path, safe='')}")
@@ -143,7 +143,7 @@ async def _check_permission(request: PageRequest, page: Page[Any]) -> None:
 async def _allow_files(request: PageRequest, page: Page[Any]) -> None:
     """Allow the files of a form, before any is read, if the person may send the form."""
     request.max_file_bytes = min(page.files, MAX_BODY)
-    if not page.files or request.known_login is None or _lacks_second_factor(request):
+    if not page.files or request.optional_login is None or _lacks_second_factor(request):
         return
     try:
         await _check_permission(request, page)

@@ -32,7 +32,7 @@ async def require(request: PageRequest) -> Response | None:
     settings, credential = request.app.settings, request.proof_fields.get(_CREDENTIAL)
     proof: Proof | None = None
     if credential is not None:
-        site = request.known_site
+        site = request.required_site
         try:
             proof = await passkeys.prove(
                 request.app.db, request.login, credential, site, request.now

@@ -33,10 +33,10 @@ async def check(request: PageRequest) -> Response | None:
         form = await request.form()
     except (Invalid, PayloadTooLarge, UnsupportedMediaType):
         # An unreadable form has no fields to keep. The form's own handler reports the error.
-        return _to_login(request) if request.known_login is None else None
+        return _to_login(request) if request.optional_login is None else None
     entries = {name: form.pop(name, None) for name in (_EMAIL, _PASSWORD, _CODE, _FROM)}
     page = entries[_FROM] or _referring_page(request)
-    if request.known_login is None:
+    if request.optional_login is None:
         if (response := await _log_in(request, entries, page)) is not None:
             return response
     # Programs do not send the field that names the person to whom the form was shown.
@@ -95,7 +95,9 @@ async def _log_in(
             errors, status = {_EMAIL: N_("There were too many attempts. Try again in {wait}")}, 429
             wait = request.localizer.duration(problem.retry_after_s * 1000)
         else:
-            request.new_cookies += login_cookies.of_new_login(settings, request.headers, login)
+            request.new_cookies += login_cookies.build_login_cookies(
+                settings, request.headers, login
+            )
             active_login = await people.find(
                 request.app.db, login.token, request.browser.address, request.now
             )

@@ -45,24 +45,26 @@ def logged_out(settings: Settings) -> str:
 
 def has_logged_in(settings: Settings, headers: Mapping[bytes, bytes], email: str) -> bool:
     """Return whether somebody has logged in with this browser and e-mail address before."""
-    marks = (entry.partition("-")[0] for entry in _known_persons(headers))
+    marks = (entry.partition("-")[0] for entry in _read_person_entries(headers))
     return any(is_known(settings.secret_key, email, mark) for mark in marks)
 
 
 def trust_marks(headers: Mapping[bytes, bytes]) -> tuple[str, ...]:
     """Return the cookie's marks of a trusted browser, one for each person."""
-    return tuple(entry.partition("-")[2] for entry in _known_persons(headers))
+    return tuple(entry.partition("-")[2] for entry in _read_person_entries(headers))
 
 
 def remember_person(settings: Settings, headers: Mapping[bytes, bytes], person: Person) -> str:
     """Return the cookie of known persons with ``person`` first."""
     mark = known_browser(settings.secret_key, person.email)
-    others = [entry for entry in _known_persons(headers) if entry.partition("-")[0] != mark]
+    others = [entry for entry in _read_person_entries(headers) if entry.partition("-")[0] != mark]
     entry = f"{mark}-{trusted_browser(settings.secret_key, person)}"
     return _cookie(settings, _KNOWN_PERSONS, ".".join([entry, *others][:_MAX_PERSONS]), _YEAR_S)
 
 
-def of_new_login(settings: Settings, headers: Mapping[bytes, bytes], login: NewLogin) -> list[str]:
+def build_login_cookies(
+    settings: Settings, headers: Mapping[bytes, bytes], login: NewLogin
+) -> list[str]:
     """Return the cookies for a browser with a new login.
 
     The person is remembered only once the second factor is proved.
@@ -73,7 +75,7 @@ def of_new_login(settings: Settings, headers: Mapping[bytes, bytes], login: NewL
     return [login_cookie, remember_person(settings, headers, login.person)]
 
 
-def _known_persons(headers: Mapping[bytes, bytes]) -> list[str]:
+def _read_person_entries(headers: Mapping[bytes, bytes]) -> list[str]:
     entries = cookies.read_cookie(headers, _KNOWN_PERSONS).decode("latin-1").split(".")
     return [entry for entry in entries if entry][:_MAX_PERSONS]
 

@@ -8,6 +8,6 @@ from opentill.web.language import supported
 
 
 def choose(request: PageRequest, form: Mapping[str, str]) -> Language | None:
-    """Return the language in the form, else that of its page; None if it is not supported."""
+    """Return the language in the form, else its page's language; None if it is not supported."""
     name = form.get("language", "")
     return supported("merchant", name) if name else request.localizer.language

@@ -47,7 +47,7 @@ class MenuSection(msgspec.Struct, frozen=True):
 def sections(request: PageRequest) -> list[MenuSection]:
     """Return the menu of the requested page; groups without a page are left out."""
     portal = request.portal
-    if request.known_access is None and not portal.is_console:
+    if request.optional_access is None and not portal.is_console:
         return []
     menu: dict[MenuGroup, list[MenuItem]] = {}
     home = portal.path.replace("{merchant:id}", request.merchant_id)

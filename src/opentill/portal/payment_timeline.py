@@ -97,7 +97,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timeline:
-    """Builds the items of a payment."""
+    """Builds the items of a payment's timeline."""
 
     def __init__(self, payment: Payment, localizer: Localizer) -> None:
         """Take a payment and the reader's language."""

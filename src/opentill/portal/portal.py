@@ -56,7 +56,7 @@ class Portal:
 
     @property
     def is_console(self) -> bool:
-        """Whether its pages are those of staff."""
+        """Whether its pages are for staff."""
         return self.path == CONSOLE_PATH
 
     def has_page(self, path: str) -> bool:

@@ -86,7 +86,7 @@ class PageRequest:
         return Site.from_url(self.app.settings.public_url, host)
 
     @property
-    def known_site(self) -> Site:
+    def required_site(self) -> Site:
         """The site of passkeys. Raises NotFound if they do not work here."""
         return or_not_found(self.site)
 
@@ -96,7 +96,7 @@ class PageRequest:
         return self.ids.get("merchant", "")
 
     @property
-    def known_login(self) -> Login | None:
+    def optional_login(self) -> Login | None:
         """The login, None if nobody is logged in."""
         return self._login
 
@@ -106,7 +106,7 @@ class PageRequest:
         return self._pending
 
     @property
-    def known_access(self) -> Access | None:
+    def optional_access(self) -> Access | None:
         """The person's access to the merchant in the path, None if there is no merchant."""
         return self._access
 

@@ -145,7 +145,7 @@ class ProductUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProductOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is sold (contract.md#product-fields)."""
+    """A product, for which checkout sessions are opened (contract.md#product-fields)."""
 
     id: Annotated[str, Meta(description="The product's id. Open checkout sessions with it.")]
     name: Annotated[str, Meta(description="What the customer reads on the payment page.")]

@@ -2,8 +2,8 @@
 
 A worker draws one sheet after the other, because loading its libraries takes 0.45 s of CPU time and
 drawing a Latin receipt 3 ms. A worker ends after it has read a font, which would stay in its
-memory, and when it was idle for a while. The number of waiting sheets, those of one receipt and the
-time are limited; further requests are refused.
+memory, and when it was idle for a while. The number of waiting sheets, in total and of one receipt,
+and the time are limited; further requests are refused.
 
 Sheets and results are sent through pipes, each after its length in four bytes. A result begins with
 a code like the exit code of a program.
@@ -27,7 +27,7 @@ _IDLE_S: Final = 30.0  # a worker that is idle for this time ends
 
 
 class Limits(NamedTuple):
-    """The limits of the workers."""
+    """How many sheets are drawn or wait at once, and how long a sheet may take."""
 
     at_once: int = 2  # this many workers draw at the same time
     most: int = 16  # at most this many sheets are drawn or wait
@@ -40,7 +40,7 @@ class Failed(Exception):
 
 
 class PdfWorkers:
-    """The workers, which are started as needed."""
+    """Starts workers when sheets are to be drawn, and lets idle workers draw more sheets."""
 
     def __init__(self, command: Sequence[str], limits: Limits | None = None) -> None:
         """``command`` runs a worker, see ``pdf.main``."""

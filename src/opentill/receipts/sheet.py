@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-FONT_FILES: Final = (  # those with the forms of Chinese characters in China first
+FONT_FILES: Final = (  # fonts with the forms of characters in China are first
     "/usr/share/fonts/truetype/wqy/wqy-microhei.ttc",
     "/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc",
     "/usr/share/fonts/noto-cjk/NotoSansCJK-Regular.ttc",
@@ -84,7 +84,7 @@ class Logo(msgspec.Struct, frozen=True, tag="logo"):
 
 
 def font_files(setting: Path | None, language: str) -> list[str]:
-    """Return paths of the fonts to try: the one of the setting, else usual ones of the machine.
+    """Return the paths of the fonts to try: the setting's font, else usual ones of machines.
 
     Japanese has forms of its own for many Chinese characters, so its fonts are tried first.
     """

@@ -140,7 +140,7 @@ def _file_of(request: approvals.WaitingAction) -> str:
 
 
 def _waiting_line(request: approvals.WaitingAction, line: int = 0) -> WaitingLine:
-    """Return the waiting line of a request. ``line`` is its number; 0: that of the request."""
+    """Return a request as a waiting line; ``line`` is its number, 0 for the request's number."""
     number = line if request.report is None else line or request.report.line
     return WaitingLine(line=number, payout_id=request.subject, request_id=request.id)
 

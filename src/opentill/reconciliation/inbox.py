@@ -79,7 +79,7 @@ async def finish_file(
 async def add(
     tx: Tx, file_id: str, source: str, differences: Sequence[Difference], now: int
 ) -> None:
-    """Add differences to the inbox. Those already in it, resolved or not, do not change."""
+    """Add differences to the inbox. Differences already in it, resolved or not, do not change."""
     rows = [
         NewDifference(
             id=new_id("dif"), what=difference.what, kind=difference.kind,

@@ -38,7 +38,7 @@ SETTLED: Final[dict[Kind, tuple[str, ...]]] = {
 
 # Further statuses that mean that money has moved, at providers that take the money when a dispute
 # opens and return it if the dispute is won.
-TAKEN_AT_ONCE: Final[dict[Kind, tuple[str, ...]]] = {
+STATUSES_AFTER_TAKING: Final[dict[Kind, tuple[str, ...]]] = {
     "payment": (),
     "refund": (),
     "refund_failure": (),

@@ -130,8 +130,8 @@ BOOKINGS = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# Select those of the given amounts that a payout of any merchant, or a whole bank file, has too. A
-# line that names no payout may be about one with the same amount.
+# Select the given amounts that are also the amount of a payout of any merchant, or of a whole bank
+# file. A line that names no payout may be about one with the same amount.
 SUMS_OF_PAYOUTS = Query(
     SumOfPayouts,
     """

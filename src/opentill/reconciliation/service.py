@@ -17,7 +17,7 @@ from opentill.reconciliation import inbox, queries
 from opentill.reconciliation.lines import MOST_BYTES, bounded, sha256
 from opentill.reconciliation.model import (
     SETTLED,
-    TAKEN_AT_ONCE,
+    STATUSES_AFTER_TAKING,
     Difference,
     Discrepancy,
     Item,
@@ -103,7 +103,7 @@ class _Findings:
         """Compare an item of ours with the rows about it, of which there should be one."""
         first, *others = rows
         same = (first.amount_minor, first.currency) == (item.amount_minor, item.currency)
-        is_taken = first.at_once and item.status in TAKEN_AT_ONCE[item.kind]
+        is_taken = first.at_once and item.status in STATUSES_AFTER_TAKING[item.kind]
         if same and (is_taken or item.status in SETTLED[item.kind]):
             self.matched += 1
             if self._has_missing:
@@ -221,7 +221,9 @@ async def _compare_items(
     at_once = stage.takes_at_once()
     if at_once:
         settled += [
-            (kind, status) for kind, statuses in TAKEN_AT_ONCE.items() for status in statuses
+            (kind, status)
+            for kind, statuses in STATUSES_AFTER_TAKING.items()
+            for status in statuses
         ]
     since, until = times
     items = queries.BETWEEN.each(
@@ -272,14 +274,14 @@ async def _compare_remaining_rows(
 
 def _compare_match(stage: Stage, item: Item, findings: _Findings) -> None:
     rows = stage.take(item.kind, item.references)
-    if rows and _came_back(stage, item, rows):
+    if rows and _is_refund_that_failed(stage, item, rows):
         findings.matched += 2
     elif rows:
         findings.compare(item, rows)
 
 
-def _came_back(stage: Stage, item: Item, rows: list[Row]) -> bool:
-    """Whether an item is a failed refund, and the report has both the refund and its return.
+def _is_refund_that_failed(stage: Stage, item: Item, rows: list[Row]) -> bool:
+    """Whether an item is a failed refund, and the report has both the refund and its failure.
 
     A provider may report a refund when it begins; our books have it only once it has succeeded.
     """

@@ -67,7 +67,7 @@ class Book:
     def page(self, path: str) -> CachedPage:
         """Return the page at a path below ``/docs/``. Raises NotFound.
 
-        A path that ends with ``.md`` is that of the page's Markdown.
+        A path that ends with ``.md`` leads to the page's Markdown.
         """
         page = self._pages.get(path)
         if page is None:

@@ -125,7 +125,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Texts:
-    """The chapters of a deployment."""
+    """Renders the chapters with the values of a deployment."""
 
     def __init__(self, settings: Settings) -> None:
         """Prepare rendering without reading files."""
@@ -176,7 +176,7 @@ class Texts:
 
 def _values(settings: Settings) -> dict[str, Any]:
     base = templates.base_path(settings.public_url)
-    signature, timestamp, old = signing.own_names(settings.webhook_header_prefix)
+    signature, timestamp, old = signing.header_names(settings.webhook_header_prefix)
     return {
         "server": settings.public_url.rstrip("/"),
         "docs": f"{base}/docs",

@@ -89,7 +89,7 @@ class Document:
     def __init__(self, document: Json) -> None:
         """``document`` is plain data."""
         self._document = document
-        self._values = _values_by_name(document) | dict(self._known_ids())
+        self._values = _values_by_name(document) | dict(self._ids_by_field_name())
         self._schemas = Schemas(document, self._values)
         servers = document.get("servers") or [{"url": ""}]
         self.server: str = str(servers[0].get("url", "")).rstrip("/")
@@ -254,7 +254,7 @@ class Document:
             resource = path[: match.start()].rstrip("/")
             yield self._example_id(f"{resource}/{match[0]}", resource) or match[1].upper()
 
-    def _known_ids(self) -> Iterator[tuple[str, str]]:
+    def _ids_by_field_name(self) -> Iterator[tuple[str, str]]:
         """Yield names of fields such as ``disputeId``, each with an example id of the resource."""
         for path in self._document.get("paths", {}):
             match = re.fullmatch(r"/v1/(\w+)s/\{\w+\}", path)

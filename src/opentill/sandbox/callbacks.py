@@ -214,7 +214,7 @@ class Dispatcher:
 
 
 class _Sender:
-    """The deliveries to one receiver."""
+    """The state of the deliveries to one receiver."""
 
     def __init__(self, receiver: str) -> None:
         self.receiver = receiver

@@ -48,7 +48,7 @@ class Localizer:
     """One language, for templates; immutable."""
 
     def __init__(self, language: Language, locale: str = "") -> None:
-        """``locale`` is the format of amounts; if it is "", that of the language is used."""
+        """``locale`` is the locale that formats amounts; if it is "", the language formats them."""
         self.language: Language = language
         self.locale = locale or language
         self._catalogue = _catalogue(language)
@@ -76,7 +76,7 @@ def _catalogue(language: Language) -> NullTranslations:
 
 
 def choose(locale: str, accept_language: str) -> Localizer:
-    """Choose a page's language: that of the payment's locale, else the browser's, else English.
+    """Choose a page's language: the payment's locale decides, else the browser, else it is English.
 
     A locale without a catalogue leaves the choice to the browser.
     """

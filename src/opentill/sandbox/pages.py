@@ -31,9 +31,9 @@ from opentill.sandbox.storage import Tx
 from opentill.sandbox.timers import now_ms
 
 T = TypeVar("T")
-_HERE: Final = Path(__file__).parent
+_FOLDER: Final = Path(__file__).parent
 _STATIC: Final = {
-    name: ((_HERE / "static" / name).read_bytes(), media_type)
+    name: ((_FOLDER / "static" / name).read_bytes(), media_type)
     for name, media_type in (("sandbox.css", "text/css"), ("logo.svg", "image/svg+xml"))
 }
 _VERSION: Final = hashlib.sha256(b"".join(body for body, _ in _STATIC.values())).hexdigest()[:12]
@@ -94,7 +94,7 @@ class Pages:
         """Load the templates of the package."""
         self.base = urlsplit(public_url).path.rstrip("/")
         self._templates = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(_HERE / "templates"),
+            loader=jinja2.FileSystemLoader(_FOLDER / "templates"),
             autoescape=True,
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,

@@ -1,8 +1,8 @@
 """The settlement report: all movements of money as CSV, streamed in pages of rows.
 
 ``kind,reference,amount,currency,settled_at``. The reference of a payment, a refund and a reversal
-is the shop's id, or the bank's for a refund at the desk; that of a chargeback and a recovery is the
-id of the payment. Times are ISO 8601 in UTC.
+is the shop's id, or the bank's for a refund at the desk; the reference of a chargeback and a
+recovery is the id of the payment. Times are ISO 8601 in UTC.
 """
 
 import csv

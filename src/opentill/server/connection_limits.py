@@ -49,7 +49,7 @@ class Connection(Protocol):
 
 
 class ConnectionLimits:
-    """The counted connections of a process."""
+    """Counts a process's connections, and refuses or evicts connections over the limits."""
 
     def __init__(
         self, limit: int, per_address: int, trusted: Sequence[IPv4Network | IPv6Network] = ()

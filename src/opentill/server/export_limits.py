@@ -32,7 +32,7 @@ class _Merchant:
         self.statements = asyncio.Semaphore(STATEMENTS_EACH)
 
 
-class _Both(Readers):
+class _TwoSemaphores(Readers):
     """Acquires a merchant's semaphore, and then the semaphore that all merchants share."""
 
     def __init__(self, own: asyncio.Semaphore, of_all: asyncio.Semaphore) -> None:
@@ -53,7 +53,7 @@ class _Both(Readers):
 
 
 class Exports:
-    """The running exports of a process."""
+    """Counts and limits the running exports of a process."""
 
     def __init__(self) -> None:
         """Start without exports."""
@@ -68,7 +68,7 @@ class Exports:
             raise TooManyAtOnce("exports", EXPORTS_EACH, RETRY_AFTER_S)
         merchant.exports += 1
         try:
-            yield _Both(merchant.statements, self._statements)
+            yield _TwoSemaphores(merchant.statements, self._statements)
         finally:
             merchant.exports -= 1
             if not merchant.exports:

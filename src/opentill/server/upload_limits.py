@@ -22,7 +22,7 @@ TIME_S: Final = 120.0  # a file must be received in this time
 
 
 class Uploads:
-    """The running uploads of a process."""
+    """Counts and limits the running uploads of a process."""
 
     def __init__(self, time_s: float = TIME_S) -> None:
         """``time_s`` is the time limit for receiving a file."""

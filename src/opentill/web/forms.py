@@ -1,4 +1,4 @@
-"""Forms: refusing those of other sites, and parsing fields and files."""
+"""Forms: refusing forms of other sites, and parsing fields and files."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping

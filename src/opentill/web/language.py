@@ -109,7 +109,7 @@ class Localizer:
         return f"{amount[: sign.start()].rstrip() if is_at_end else amount} {money.currency}"
 
     def has_shared_sign(self, money: Money) -> bool:
-        """Whether an amount's sign is that of several currencies, such as ``$``."""
+        """Whether other currencies have the same sign as the amount's, such as ``$``."""
         return _SHARED_SIGN.search(self.amount(money)) is not None
 
     def number(self, number: int) -> str:

@@ -8,7 +8,7 @@ import msgspec
 from opentill.webhooks import samples, signing
 from opentill.webhooks.event_types import SENT_TYPES, TEST, SentType
 
-# The tag of events differs from that of operations, because generators write one file per tag.
+# The tag of events differs from all tags of operations: generators write one file per tag.
 TAG: Final = "Events"
 _TO_ALL: Final = "Delivered at least once to each endpoint that subscribes to it."
 _TO_ONE: Final = "Sent on request, at least once, to one endpoint alone."
@@ -20,8 +20,8 @@ def add(
 ) -> None:
     """Add every type of event to an OpenAPI document.
 
-    ``payloads`` are the structs of all features' ``events.py``; a type without one is a KeyError.
-    The signature headers are named with the ``header_prefix`` of this deployment.
+    ``payloads`` are the structs of all features' ``events.py``; a type without a struct raises
+    KeyError. The signature headers are named with the ``header_prefix`` of this deployment.
     """
     structs = tuple(dict.fromkeys(payloads[type_] for type_ in SENT_TYPES))
     _, schemas = msgspec.json.schema_components(structs, ref_template=_REF)
@@ -90,7 +90,7 @@ def _sent(
 
 
 def _headers(prefix: str) -> list[dict[str, Any]]:
-    signature, timestamp, old = signing.own_names(prefix)
+    signature, timestamp, old = signing.header_names(prefix)
     rows = (
         (
             signature,

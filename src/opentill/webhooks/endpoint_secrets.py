@@ -1,4 +1,4 @@
-"""Encryption of endpoints' signing secrets, the current one and those rotated out."""
+"""Encryption of endpoints' signing secrets: the current secret, and secrets rotated out."""
 
 from collections.abc import Sequence
 from typing import Final

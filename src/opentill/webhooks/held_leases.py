@@ -25,7 +25,7 @@ _IDLE_S: Final = 2.0  # a lease without deliveries is released after this time
 
 
 class HeldLeases:
-    """The leases of one dispatcher."""
+    """The leases of endpoints and hosts that one dispatcher holds."""
 
     def __init__(
         self, db: Db, clock: Callable[[], int], lease_s: float, host_limit: HostLimit
@@ -150,7 +150,7 @@ class HeldLeases:
                 self._drop(lease)
 
     async def _write_hosts(self, used: set[str]) -> set[str]:
-        """Renew the leases of used hosts and end the others; return those still owned."""
+        """Renew the leases of used hosts, end all others; return the hosts with leases of ours."""
         if not self.hosts:
             return set()
         until = self._lease_end()

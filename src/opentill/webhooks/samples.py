@@ -1,8 +1,8 @@
 """The events of one order, as the API's document shows them.
 
-The other samples of the document agree with them: a customer buys two packets of tea for 19.98,
-the fee is 4 %, one packet is refunded for 2.00, and the rest is disputed after its settlement.
-Events that cannot happen to this order, such as that of an expired session, are about others.
+The other samples of the document agree with them: a customer buys two packets of tea for 19.98, the
+fee is 4 %, one packet is refunded for 2.00, and the rest is disputed after its settlement. Events
+that cannot happen to this order, such as the end of an unpaid session, are about other objects.
 """
 
 from collections.abc import Mapping

@@ -24,7 +24,7 @@ def new_secret() -> str:
     return _PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
-def own_names(prefix: str) -> tuple[str, str, str]:
+def header_names(prefix: str) -> tuple[str, str, str]:
     """Return the names of our headers: signature, timestamp, signatures with old secrets."""
     return f"{prefix}Signature", f"{prefix}Timestamp", f"{prefix}Signature-Old"
 
@@ -63,7 +63,7 @@ def headers(
     """
     seconds = timestamp_ms // 1000
     standard = " ".join(standard_signature(key, event_id, seconds, body) for key in keys)
-    own, timestamp, own_old = (name.lower() for name in own_names(prefix))
+    own, timestamp, own_old = (name.lower() for name in header_names(prefix))
     signed = [
         (own, own_signature(keys[0], timestamp_ms, body)),
         (timestamp, str(timestamp_ms)),

@@ -76,7 +76,7 @@ class EndpointUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndpointOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An endpoint."""
+    """A webhook endpoint, to which events are sent."""
 
     id: Annotated[str, Meta(description="The endpoint's id.")]
     url: Annotated[str, Meta(description="The address that events are sent to.")]

@@ -35,7 +35,7 @@ _TOLERANCE_S: Final = 300
 _ANY: Final = frozenset(EXPONENTS)
 
 
-def _set_of(currencies: str) -> frozenset[str]:
+def _split_codes(currencies: str) -> frozenset[str]:
     return frozenset(currencies.split())
 
 
@@ -43,10 +43,10 @@ def _set_of(currencies: str) -> frozenset[str]:
 # real acquirers.
 _METHODS: Final[tuple[tuple[Method, frozenset[str]], ...]] = (
     ("CREDIT_CARD", _ANY),
-    ("ALIPAY", _set_of("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD")),
-    ("WECHAT_PAY", _set_of("AUD CAD CHF CNY DKK EUR GBP HKD JPY NOK SEK SGD USD")),
-    ("PAYNOW", _set_of("SGD")),
-    ("CRYPTO", _set_of("USD")),
+    ("ALIPAY", _split_codes("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD")),
+    ("WECHAT_PAY", _split_codes("AUD CAD CHF CNY DKK EUR GBP HKD JPY NOK SEK SGD USD")),
+    ("PAYNOW", _split_codes("SGD")),
+    ("CRYPTO", _split_codes("USD")),
     ("BANK_TRANSFER", _ANY),
 )
 _METHODS_BY_CURRENCY: Final[dict[str, tuple[Method, ...]]] = {

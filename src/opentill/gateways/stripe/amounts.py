@@ -33,7 +33,7 @@ STRIPE_EXPONENTS: Final[dict[str, int]] = {
 }
 
 
-def _set_of(currencies: str) -> frozenset[str]:
+def _split_codes(currencies: str) -> frozenset[str]:
     return frozenset(currencies.split())
 
 
@@ -42,10 +42,14 @@ def _set_of(currencies: str) -> frozenset[str]:
 # subset that depends on its country; Stripe refuses the others without a charge.
 TYPES: Final[tuple[tuple[Method, str, frozenset[str]], ...]] = (
     ("CREDIT_CARD", "card", frozenset(STRIPE_EXPONENTS)),
-    ("ALIPAY", "alipay", _set_of("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD")),
-    ("WECHAT_PAY", "wechat_pay", _set_of("AUD CAD CHF CNY DKK EUR GBP HKD JPY NOK SEK SGD USD")),
-    ("PAYNOW", "paynow", _set_of("SGD")),
-    ("CRYPTO", "crypto", _set_of("USD")),
+    ("ALIPAY", "alipay", _split_codes("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD")),
+    (
+        "WECHAT_PAY",
+        "wechat_pay",
+        _split_codes("AUD CAD CHF CNY DKK EUR GBP HKD JPY NOK SEK SGD USD"),
+    ),
+    ("PAYNOW", "paynow", _split_codes("SGD")),
+    ("CRYPTO", "crypto", _split_codes("USD")),
 )
 STRIPE_TYPES: Final[dict[Method, str]] = {method: kind for method, kind, _ in TYPES}
 METHODS_BY_CURRENCY: Final[dict[str, tuple[Method, ...]]] = {

@@ -17,10 +17,10 @@ def make(options: Mapping[str, str]) -> StripeGateway:
 
     Raises ConfigurationError, which names the variable and the accepted values.
     """
-    key, *extra_keys = _needed(options, "stripe_secret_key")
+    key, *extra_keys = _required_values(options, "stripe_secret_key")
     if extra_keys or not key.startswith(_KEYS):
         _refuse("stripe_secret_key", "is not acceptable; it must be one key, sk_… or rk_…")
-    secrets = tuple(_needed(options, "stripe_webhook_secret"))
+    secrets = tuple(_required_values(options, "stripe_webhook_secret"))
     base = options.get("stripe_api_base", stripe.DEFAULT_API_BASE)
     try:
         policy = Policy.only(base)
@@ -29,7 +29,7 @@ def make(options: Mapping[str, str]) -> StripeGateway:
     return StripeGateway(key, secrets, base, Outgoing(policy))
 
 
-def _needed(options: Mapping[str, str], name: str) -> list[str]:
+def _required_values(options: Mapping[str, str], name: str) -> list[str]:
     """Return the comma-separated values of a required option."""
     parts = [part.strip() for part in options.get(name, "").split(",") if part.strip()]
     if not parts:

@@ -24,7 +24,7 @@ _log: Final = structlog.get_logger()
 
 
 class HasId(Protocol):
-    """An object of Stripe."""
+    """An object of Stripe that has an id."""
 
     @property
     def id(self) -> str:

@@ -16,7 +16,7 @@ from opentill.orders.search.model import ExportCursor, SizedOrder
 from opentill.server.export_limits import Exports, Readers
 
 # A part of the file has about this many bytes; the estimate ignores that quotes are doubled.
-_PART: Final = 128 * 1024
+_PART_BYTES: Final = 128 * 1024
 _SCANNED: Final = 20_000  # one statement reads this many orders to find the ends of parts
 _SEARCHED: Final = 2_000  # a search's statement returns at most this many orders
 _AT_ONCE: Final = 2  # an export reads this many parts at a time; more would overload PostgreSQL
@@ -154,7 +154,7 @@ async def _divide_range(
                     after_at=after.created_at,
                     after_id=after.id,
                     until=filters.until,
-                    bytes=_PART,
+                    bytes=_PART_BYTES,
                     limit=_SCANNED,
                 )
             )
@@ -195,11 +195,11 @@ async def _divide_search(
 
 
 def _divide(orders: Sequence[SizedOrder]) -> Iterator[list[str]]:
-    """Divide orders into parts of at most ``_PART`` bytes; a longer order is a part by itself."""
+    """Divide orders into parts of at most ``_PART_BYTES``; a longer order is a part by itself."""
     part: list[str] = []
     size = 0
     for order in orders:
-        if part and size + order.size > _PART:
+        if part and size + order.size > _PART_BYTES:
             yield part
             part, size = [], 0
         part.append(order.id)

@@ -127,7 +127,7 @@ async def _lock_orders(tx: Tx, attempts: Sequence[PaymentAttempt]) -> dict[tuple
         merchant_id=[merchant_id for merchant_id, _ in keys],
         id=[order_id for _, order_id in keys],
     )
-    shared = await epay_numbers.find_shared(tx, locked)
+    shared = await epay_numbers.find_sharing_number(tx, locked)
     orders = {(order.merchant_id, order.id): order for order in locked}
     return {key: order for key, order in orders.items() if key not in shared}
 

@@ -20,18 +20,21 @@ async def lock_number(tx: Tx, merchant_id: str, order_id: str) -> None:
     await queries.LOCK_NUMBER.all(tx, merchant_id=merchant_id, id=order_id)
 
 
-async def find_paid_beside(tx: Tx, order: Order) -> str | None:
+async def find_other_paid_order(tx: Tx, order: Order) -> str | None:
     """Return the id of another paid order with the same Epay number, None if there is none.
 
     That order may have been refunded meanwhile. The caller must have locked the number.
     """
     if order.source != "EPAY":
         return None
-    return await queries.PAID_BESIDE.get(tx, merchant_id=order.merchant_id, id=order.id)
+    return await queries.OTHER_PAID_ORDER.get(tx, merchant_id=order.merchant_id, id=order.id)
 
 
-async def find_shared(tx: Tx, orders: Collection[Order]) -> set[tuple[str, str]]:
-    """Return merchant and id of those locked orders whose number other orders have too."""
+async def find_sharing_number(tx: Tx, orders: Collection[Order]) -> set[tuple[str, str]]:
+    """Return (merchant id, order id) of the orders whose Epay number other orders have too.
+
+    The caller must have locked the orders.
+    """
     epay_orders = [order for order in orders if order.source == "EPAY"]
     if not epay_orders:
         return set()

@@ -50,8 +50,8 @@ async def confirm_manually(
     order = await lock(tx, merchant_id, order_id)
     if not can(order, "confirmed"):
         raise Invalid("orderId", f"an order that is {order.status} cannot be confirmed")
-    if paid_beside := await epay_numbers.find_paid_beside(tx, order):
-        reason = f"{paid_beside} was paid under the same out_trade_no: return this payment"
+    if other_paid_id := await epay_numbers.find_other_paid_order(tx, order):
+        reason = f"{other_paid_id} was paid under the same out_trade_no: return this payment"
         raise Invalid("orderId", f"orderId must be the first paid order of its number: {reason}")
     attempt = await queries.MANUAL_ATTEMPT.first(tx, merchant_id=merchant_id, order_id=order.id)
     if attempt is None:

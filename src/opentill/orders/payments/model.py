@@ -6,7 +6,7 @@ from opentill.gateways.model import GatewayPaymentEvent, Method
 
 
 class FailedAttempts(msgspec.Struct, frozen=True):
-    """A change of a count of failed attempts: that of a gateway, method, currency and quarter hour.
+    """A change of the count of failed attempts of a gateway, method, currency and quarter hour.
 
     ``since`` is the beginning of the quarter hour (Unix ms). ``failed`` is added to the count, and
     is below zero if more attempts are removed than added. ``attempts`` is the number of added and

@@ -134,17 +134,17 @@ async def _apply_payment(
             await note(tx, order, "amount_differs", cause, now)
         differs = PaymentOutcome(status="UNKNOWN", reason="amount_differs")
         return await write_attempt(tx, attempt, attempt.status, differs, None, now)
-    paid_beside = await epay_numbers.find_paid_beside(tx, order)
-    if paid_beside is None and can(order, "confirmed"):
+    other_paid_id = await epay_numbers.find_other_paid_order(tx, order)
+    if other_paid_id is None and can(order, "confirmed"):
         hkd = await _find_hkd_rate(tx, order, outcome)
         order = msgspec.structs.replace(order, hkd_exchange_rate=hkd)
         if not await confirm(tx, [ReceivedPayment(order, attempt, outcome)], now):
             raise NotLocked(order)
         return await find_attempt(tx, attempt.merchant_id, attempt.id)
     cause = f"{attempt.id} is given back"
-    if paid_beside is not None:
-        cause += f": {paid_beside} was paid under the same out_trade_no"
-        order = await _close_unpaid(tx, order, paid_beside, now)
+    if other_paid_id is not None:
+        cause += f": {other_paid_id} was paid under the same out_trade_no"
+        order = await _close_unpaid(tx, order, other_paid_id, now)
     await note(tx, order, "duplicate_payment", cause, now)
     return await write_attempt(tx, attempt, "DUPLICATE", outcome, now, now)
 

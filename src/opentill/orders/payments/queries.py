@@ -246,7 +246,7 @@ LOCK_NUMBER = Query(
     SharedNumber,
     f"select o.merchant_id, o.id {_OF_NUMBER} order by b.submission for update of o",
 )
-PAID_BESIDE = Value(
+OTHER_PAID_ORDER = Value(
     str,
     f"select o.id {_OF_NUMBER} and o.id <> e.order_id and o.paid_at is not null limit 1",
 )

@@ -7,8 +7,8 @@ from opentill.orders.model import Order, RefundProgress
 from opentill.orders.search.model import PendingOrder
 from opentill.orders.search.queries import REFUNDS
 
-# The newest of the orders with some terms in some places of merchants. The newest `:limit` orders
-# are among those of the places that have the newest orders.
+# The newest orders with some terms in some places of merchants. Only `:limit` places are read: the
+# places with the newest orders contain the newest `:limit` orders.
 NEWEST_OF_PLACES = Query(
     Order,
     """
@@ -70,7 +70,7 @@ OF_REFS = Query(
 def _newest_of_all(condition: str) -> Query[Order]:
     """Build the statement that reads the newest orders of all merchants with a condition.
 
-    The newest `:limit` orders are among those of the merchants that have the newest orders.
+    It reads the orders of only `:limit` merchants, the ones who have the newest orders.
     """
     rows = f"""
         select * from orders o where merchant_id = m.merchant_id {condition}

@@ -84,9 +84,9 @@ async def _index(tx: Tx, merchant_id: str, batch: int, many: int) -> int:
 
 
 async def _add_words(tx: Tx, merchant_id: str, orders: Sequence[ChangedOrder]) -> None:
-    """Add the words of the orders' customers. They are never removed, since others may have them.
+    """Add the words of the orders' customers. Words are not removed: others may have them.
 
-    A customer without an e-mail address has none: the orders could not be found by it.
+    Customers without an e-mail address have no words, because words lead to e-mail addresses.
     """
     customers = {
         (terms.term_of(order.customer_email), order.customer_name): order

@@ -325,7 +325,7 @@ _ORDERS: Final = """
     where o.merchant_id = :merchant_id {columns} and o.created_at between :since and :until
         and o.id <> all (:apart::text[]) {more} {order})
 """
-_BESIDE: Final = """
+_PENDING_ORDERS: Final = """
     union all select * from unnest(:created_at::bigint[], :id::text[]) as beside (created_at, id)
 """
 
@@ -344,7 +344,7 @@ def _statements(source: str, names: dict[str, str], more: str) -> SearchStatemen
     def page(direction: str) -> str:
         return f"""
         select o.* from (
-            select created_at, id from ({rows(direction)} {_BESIDE}) found
+            select created_at, id from ({rows(direction)} {_PENDING_ORDERS}) found
             order by created_at {direction}, id {direction} limit :size offset :offset
         ) page
         join orders o on o.merchant_id = :merchant_id and o.id = page.id
@@ -353,7 +353,7 @@ def _statements(source: str, names: dict[str, str], more: str) -> SearchStatemen
 
     after = f"""
     select page.created_at, page.id, {LINE_SIZE} as size from (
-        select created_at, id from ({rows("asc", _AFTER)} {_BESIDE}) found
+        select created_at, id from ({rows("asc", _AFTER)} {_PENDING_ORDERS}) found
         order by created_at, id limit :limit
     ) page
     join orders o on o.merchant_id = :merchant_id and o.id = page.id

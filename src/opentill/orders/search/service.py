@@ -191,7 +191,8 @@ class Search:
         self._filters = filters
         self._places: list[list[Place]] = []  # for each condition, the places that fulfil it
         self._driver: list[Bucket] = []
-        # Number of the condition whose orders are read first; -1: those of the columns are.
+        # Number of the condition whose orders are read first; -1: the orders that the columns
+        # select are.
         self._driven_by = -1
         self._outdated: list[Position] = []  # pending orders with index rows, which are outdated
         self._pending = _PendingMatches(0, None)
@@ -246,7 +247,10 @@ class Search:
             examine(candidate)
 
     async def _choose_driver(self) -> None:
-        """Choose which orders are read first: those of the condition or columns with the fewest."""
+        """Choose the condition, or the filters that are columns, that the fewest orders match.
+
+        These orders are read first, and checked against the other conditions.
+        """
         filters, fewest = self._filters, FOREVER
         for number, condition in enumerate(filters.conditions):
             places = await places_of(self._tx, filters.merchant_id, condition)
@@ -298,7 +302,7 @@ class Search:
         }
 
     @property
-    def _is_plain(self) -> bool:
+    def _has_one_condition(self) -> bool:
         """Whether there is only one condition, so that its index rows are the result."""
         filters = self._filters
         is_narrowed = (
@@ -315,11 +319,11 @@ class Search:
             return queries.BY_REFUNDS[(self._filters.refunds,)]
         if self._driven_by < 0:
             return queries.BY_COLUMNS[tuple(self._filters.columns)]
-        return queries.BY_TERM if self._is_plain else queries.BY_TERM_AND_MORE
+        return queries.BY_TERM if self._has_one_condition else queries.BY_TERM_AND_MORE
 
     async def total(self) -> int:
         """Return the number of orders."""
-        if not self._is_plain:
+        if not self._has_one_condition:
             statement = self._statements.counted
             counted = await statement.get(self._tx, **self._values(statement))
             return self._pending.count + (counted or 0)

@@ -93,7 +93,7 @@ def amount_place(currency: str) -> str:
 
 
 def has_field(place: str, field: str) -> bool:
-    """Whether a field is among those of a place.
+    """Whether a place contains a field.
 
     An amount that was indexed before migration 0054 has no currency, and may be in any.
     """

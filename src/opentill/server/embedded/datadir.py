@@ -14,7 +14,7 @@ from typing import IO, Final
 
 from opentill.core.errors import ConfigurationError
 
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_OTHER_USERS: Final = stat.S_IRWXG | stat.S_IRWXO
 # Prefixes of the names of OpenTill's files; the modes of other files are not changed.
 _OWN_PREFIXES: Final = ("postgres", "sandbox.", "secret.key", "serve.lock", "demo.json", "metrics")
 _FILE_SYSTEM_ENTRIES: Final = {"lost+found"}
@@ -83,7 +83,7 @@ def _check_is_ours(data_dir: Path) -> None:
 def _restrict_path(path: Path) -> None:
     status = path.lstat()
     mode = stat.S_IMODE(status.st_mode)
-    open_to = mode & (_OTHERS if stat.S_ISDIR(status.st_mode) else _OTHERS | stat.S_IXUSR)
+    open_to = mode & (_OTHER_USERS if stat.S_ISDIR(status.st_mode) else _OTHER_USERS | stat.S_IXUSR)
     if stat.S_ISLNK(status.st_mode) or not open_to:
         return
     if os.geteuid() in {0, status.st_uid}:
