@@ -30,7 +30,7 @@ class Browser:
     """A browser with a keep-alive connection to the server and one to the bank."""
 
     def __init__(self, ports: Sequence[int]) -> None:
-        """``ports``: the server's port and the bank's."""
+        """``ports``: the ports of the server and of the bank."""
         self._ports = ports
         self._connections: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
 

@@ -145,7 +145,7 @@ def _find_last_page(server: Server, database: BenchDatabase, index: int, filters
 async def _compare_lists(
     run: Run, database: BenchDatabase, server: Server, order_counts: tuple[int, int]
 ) -> None:
-    """Compare the lists of the first merchant, who has a million orders, with the second's."""
+    """Compare the lists of a merchant with a million orders with the lists of a small merchant."""
     for name in LISTS:
         for page in ("first", "last"):
             for _ in range(run.options.rounds):

@@ -93,7 +93,7 @@ def _commands(group: Any, before: tuple[str, ...] = ()) -> Iterator[str]:
             yield " ".join(path)
 
 
-def _others() -> Iterator[str]:
+def _list_other_commands() -> Iterator[str]:
     yield from (f"balance {kind}" for kind in KINDS)  # adjustments are in the audit log too
     for words in OTHERS.values():
         for word in words.split():
@@ -103,7 +103,7 @@ def _others() -> Iterator[str]:
 
 def test_every_command_and_operation_is_classified() -> None:
     commands = list(_commands(typer.main.get_command(build())))
-    assert sorted(commands) == sorted((*AUDITED, *_others()))
+    assert sorted(commands) == sorted((*AUDITED, *_list_other_commands()))
     writes = {f"{op.method} {op.path}" for op in OPERATIONS if op.write is not None}
     assert writes == set(OPERATIONS_AUDITED) | set(OPERATIONS_OTHERS)
     assert not set(OPERATIONS_AUDITED) & set(OPERATIONS_OTHERS)

@@ -12,7 +12,7 @@ __all__ = ["opentill"]
 
 
 @pytest.fixture
-def sold(opentill: Commands) -> tuple[str, str]:
+def merchant_and_order(opentill: Commands) -> tuple[str, str]:
     """The ids of a merchant with 100.00 available, and of its paid order."""
     order = in_database(opentill, lambda tx: create_order_in(tx, "PAID"))
     opentill.json("balance", "recharge", order.merchant_id, "100", *why())
@@ -25,9 +25,9 @@ def _accounts(opentill: Commands, shop: str) -> tuple[str, ...]:
 
 
 def test_every_kind_of_adjustment_changes_the_balance(
-    opentill: Commands, sold: tuple[str, str]
+    opentill: Commands, merchant_and_order: tuple[str, str]
 ) -> None:
-    shop, order = sold
+    shop, order = merchant_and_order
     assert _accounts(opentill, shop) == ("9.59", "100.00", "0.00", "0.00")
     frozen = opentill.json("balance", "freeze", shop, "40", "--reference", "F-1", *WHY)
     assert frozen["id"].startswith("mov_")
@@ -61,9 +61,9 @@ def test_a_new_merchant_has_a_balance_of_zero(opentill: Commands) -> None:
 
 
 def test_a_refused_adjustment_is_one_line_and_moves_nothing(
-    opentill: Commands, sold: tuple[str, str]
+    opentill: Commands, merchant_and_order: tuple[str, str]
 ) -> None:
-    shop, order = sold
+    shop, order = merchant_and_order
     before = _accounts(opentill, shop)
     cases = (
         (("freeze", "mer_x", "1", *why()), "there is no merchant mer_x"),
@@ -86,9 +86,9 @@ def test_a_refused_adjustment_is_one_line_and_moves_nothing(
 
 
 def test_an_adjustment_above_the_limit_needs_a_second_person(
-    opentill: Commands, sold: tuple[str, str]
+    opentill: Commands, merchant_and_order: tuple[str, str]
 ) -> None:
-    shop, _ = sold
+    shop, _ = merchant_and_order
     opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "50.00"
     ann, bob = create_staff(opentill, "ann", "finance"), create_staff(opentill, "bob")
     output = ann.run("balance", "recharge", shop, "60", "--json", *why())

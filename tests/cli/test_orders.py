@@ -17,7 +17,7 @@ WHY = ("--reason", "broken on arrival")
 
 
 @pytest.fixture
-def sale(opentill: Commands) -> dict[str, str]:
+def ids(opentill: Commands) -> dict[str, str]:
     """The ids of a merchant, its paid order and the objects that belong to it."""
 
     async def pay_order(tx: Tx) -> dict[str, str]:
@@ -51,37 +51,37 @@ def test_every_filter_of_the_list_is_an_option() -> None:
 
 
 def test_orders_are_found_by_any_id_of_their_objects(
-    opentill: Commands, sale: dict[str, str]
+    opentill: Commands, ids: dict[str, str]
 ) -> None:
-    shop, order = sale["merchant"], sale["order"]
+    shop, order = ids["merchant"], ids["order"]
     for filters in (
         (),
         ("--status", "PAID", "--email", "ann@EXAMPLE.com", "--amount", "9.99"),
         ("--metadata", "cart=A-7", "--from", "2020-01-01"),
-        ("--query", sale["session"]),
+        ("--query", ids["session"]),
     ):
         assert [row["id"] for row in opentill.json("orders", "list", shop, *filters)] == [order]
     assert opentill.json("orders", "list", shop, "--status", "PENDING") == []
-    for text in (order, sale["session"], sale["attempt"], "a-7", "ann@example.com", "9.99"):
+    for text in (order, ids["session"], ids["attempt"], "a-7", "ann@example.com", "9.99"):
         (row,) = opentill.json("orders", "search", text)
         assert (row["merchantId"], row["id"]) == (shop, order), text
     assert opentill.json("orders", "search", "nobody") == []
-    assert sale["session"] not in opentill.text("orders", "search", "A-7", "--merchant", shop)
-    for text in (order, sale["session"], sale["attempt"], order.replace("_", "")):
+    assert ids["session"] not in opentill.text("orders", "search", "A-7", "--merchant", shop)
+    for text in (order, ids["session"], ids["attempt"], order.replace("_", "")):
         assert opentill.json("orders", "show", text)["id"] == order, text
         assert opentill.json("merchants", "show", text)["id"] == shop, text
-    assert opentill.json("orders", "history", sale["attempt"])
-    for text in (sale["product"], sale["key"]):
+    assert opentill.json("orders", "history", ids["attempt"])
+    for text in (ids["product"], ids["key"]):
         assert opentill.json("merchants", "show", text)["id"] == shop, text
-    assert opentill.json("balance", "show", sale["session"])["merchantId"] == shop
+    assert opentill.json("balance", "show", ids["session"])["merchantId"] == shop
     dispute = opentill.json("disputes", "open", order, *WHY)
-    assert opentill.json("disputes", "show", sale["session"])["id"] == dispute["id"]
+    assert opentill.json("disputes", "show", ids["session"])["id"] == dispute["id"]
     assert "A-7" in opentill.text("export", shop, "--email", "ann@example.com")
     assert opentill.text("export", shop, "--email", "eve@example.com").count("\n") == 1
 
 
-def test_an_unknown_object_is_refused(opentill: Commands, sale: dict[str, str]) -> None:
-    shop = sale["merchant"]
+def test_an_unknown_object_is_refused(opentill: Commands, ids: dict[str, str]) -> None:
+    shop = ids["merchant"]
     cases = (
         (("list", "mer_x"), "there is no merchant mer_x"),
         (("list", shop, "--status", "paid"), "status must be an order status"),
@@ -90,20 +90,20 @@ def test_an_unknown_object_is_refused(opentill: Commands, sale: dict[str, str]) 
         (("list", shop, "--metadata", "cart"), "metadata must be KEY=VALUE"),
         (("show", "order_x"), "there is no order order_x"),
         (("refund", "order_x", "--yes", *WHY), "there is no order order_x"),
-        (("refund", sale["order"], "--yes"), "reason must be text"),
-        (("refund", sale["order"], *WHY), "--yes"),
-        (("refund", sale["order"], "--amount", "10", "--yes", *WHY), "from 0.01 to 9.99"),
+        (("refund", ids["order"], "--yes"), "reason must be text"),
+        (("refund", ids["order"], *WHY), "--yes"),
+        (("refund", ids["order"], "--amount", "10", "--yes", *WHY), "from 0.01 to 9.99"),
     )
     for words, text in cases:
         assert text in opentill.refusal("orders", *words), words
     assert "there is no merchant order_x" in opentill.refusal("merchants", "show", "order_x")
-    assert "there is no dispute" in opentill.refusal("disputes", "show", sale["order"])
+    assert "there is no dispute" in opentill.refusal("disputes", "show", ids["order"])
 
 
 def test_a_refund_shows_its_cost_and_is_in_the_audit_log(
-    opentill: Commands, sale: dict[str, str]
+    opentill: Commands, ids: dict[str, str]
 ) -> None:
-    command = ("orders", "refund", sale["session"], "--amount", "2.00", "--number", "R-1", "--yes")
+    command = ("orders", "refund", ids["session"], "--amount", "2.00", "--number", "R-1", "--yes")
     process = opentill.run(*command, "--json", *WHY)
     assert process.returncode == 0, process.stderr
     output = process.stderr.decode()
@@ -113,36 +113,36 @@ def test_a_refund_shows_its_cost_and_is_in_the_audit_log(
     # The refund number makes a repetition return the same refund.
     refund = opentill.json(*command, *WHY)
     assert (refund["orderId"], refund["status"], refund["amount"]) == (
-        sale["order"], "PROCESSING", "2.00",
+        ids["order"], "PROCESSING", "2.00",
     )  # fmt: skip
-    other = ("orders", "refund", sale["order"], "--amount", "3", "--number", "R-1", "--yes")
+    other = ("orders", "refund", ids["order"], "--amount", "3", "--number", "R-1", "--yes")
     assert "number must be one that no other" in opentill.refusal(*other, *WHY)
     (row,) = [
         each
-        for each in opentill.json("audit", "list", sale["merchant"])
+        for each in opentill.json("audit", "list", ids["merchant"])
         if each["action"] == "orders refund"
     ]
     assert (row["who"], row["reason"]) == (USER, "broken on arrival")
-    assert opentill.json("orders", "search", "R-1")[0]["id"] == sale["order"]
-    assert opentill.json("balance", "show", sale["order"])["pending"] == "7.59"
+    assert opentill.json("orders", "search", "R-1")[0]["id"] == ids["order"]
+    assert opentill.json("balance", "show", ids["order"])["pending"] == "7.59"
     assert opentill.json("ledger", "check")["violations"] == []
 
 
-def test_an_order_is_shown_with_its_notes(opentill: Commands, sale: dict[str, str]) -> None:
-    note = opentill.json("orders", "note", sale["session"], "Asked for\nan invoice")
+def test_an_order_is_shown_with_its_notes(opentill: Commands, ids: dict[str, str]) -> None:
+    note = opentill.json("orders", "note", ids["session"], "Asked for\nan invoice")
     assert (note["number"], note["note"], note["byMerchant"]) == (
         1, "Asked for\nan invoice", False,
     )  # fmt: skip
-    (shown_note,) = opentill.json("orders", "show", sale["order"])["notes"]
+    (shown_note,) = opentill.json("orders", "show", ids["order"])["notes"]
     assert (shown_note["who"], shown_note["note"]) == (USER, "Asked for\nan invoice")
-    assert "an invoice" in opentill.text("orders", "show", sale["order"])
-    assert "plain text" in opentill.refusal("orders", "note", sale["order"], " ", "--reason", "x")
+    assert "an invoice" in opentill.text("orders", "show", ids["order"])
+    assert "plain text" in opentill.refusal("orders", "note", ids["order"], " ", "--reason", "x")
     rows = [
         (row["who"], row["subject"], row["reason"])
-        for row in opentill.json("audit", "list", sale["merchant"])
+        for row in opentill.json("audit", "list", ids["merchant"])
         if row["action"] == "orders note"
     ]
-    assert rows == [(USER, sale["order"], "Asked for\nan invoice")]
+    assert rows == [(USER, ids["order"], "Asked for\nan invoice")]
 
 
 def test_a_duplicate_payment_that_the_gateway_does_not_refund_is_recorded_as_returned(
@@ -211,19 +211,19 @@ def test_an_empty_filter_option_is_refused(
     assert "empty" in line
 
 
-def test_settle_says_that_nothing_is_due(opentill: Commands, sale: dict[str, str]) -> None:
-    words = ("settle", "--merchant", sale["merchant"], "--reason", "early")
-    assert sale["order"] in opentill.text(*words, "--now")
+def test_settle_says_that_nothing_is_due(opentill: Commands, ids: dict[str, str]) -> None:
+    words = ("settle", "--merchant", ids["merchant"], "--reason", "early")
+    assert ids["order"] in opentill.text(*words, "--now")
     again = opentill.run(*words)
     assert (again.returncode, again.stdout) == (0, b"")
     assert b"No order is due" in again.stderr
 
 
 def test_disputes_are_listed_with_their_merchant_date_and_deadline(
-    opentill: Commands, sale: dict[str, str]
+    opentill: Commands, ids: dict[str, str]
 ) -> None:
-    opentill.text("disputes", "open", sale["order"], *WHY)
+    opentill.text("disputes", "open", ids["order"], *WHY)
     shown = opentill.text("disputes", "list")
-    assert sale["merchant"] in shown
+    assert ids["merchant"] in shown
     headings = shown.splitlines()[0].lower()
     assert all(heading in headings for heading in ("merchant", "created", "respond by")), headings

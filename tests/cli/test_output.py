@@ -179,7 +179,7 @@ def test_options_accept_times_and_amounts(opentill: Commands) -> None:
 
 
 @pytest.fixture
-def sold(opentill: Commands) -> dict[str, str]:
+def sale_ids(opentill: Commands) -> dict[str, str]:
     """The ids of a merchant, its settled order and its payout."""
     order = in_database(opentill, lambda tx: create_order_in(tx, "SETTLED"))
     shop = order.merchant_id
@@ -214,16 +214,16 @@ SHOWN: Final = {
 
 @pytest.mark.parametrize("width", [80, 40])
 def test_every_list_and_record_fits_and_cuts_no_id(
-    opentill: Commands, sold: dict[str, str], width: int
+    opentill: Commands, sale_ids: dict[str, str], width: int
 ) -> None:
     opentill.environ["COLUMNS"] = str(width)
     for words, ids in SHOWN.items():
-        output = opentill.text(*words.format(**sold).split())
+        output = opentill.text(*words.format(**sale_ids).split())
         assert "\x1b" not in output, words
         for line in output.splitlines():
             assert table.cells(line) <= width or " " not in line.strip(), (words, line)
         for name in ids:
-            assert sold[name] in output, (words, name, output)
+            assert sale_ids[name] in output, (words, name, output)
 
 
 def test_progress_is_shown_on_a_terminal_and_erased() -> None:

@@ -12,7 +12,7 @@ WHY = ("--reason", "too many disputes")
 
 
 @pytest.fixture
-def paid(opentill: Commands) -> tuple[str, str]:
+def merchant_and_order(opentill: Commands) -> tuple[str, str]:
     """The ids of a merchant and of its paid order."""
 
     async def pay_order(tx: Tx) -> tuple[str, str]:
@@ -69,9 +69,9 @@ def test_approving_an_application_invites_its_owner(opentill: Commands) -> None:
 
 
 def test_a_forced_refund_is_marked_in_the_audit_log(
-    opentill: Commands, paid: tuple[str, str]
+    opentill: Commands, merchant_and_order: tuple[str, str]
 ) -> None:
-    shop, order = paid
+    shop, order = merchant_and_order
     opentill.json("merchants", "capability", shop, "refund", "off", *WHY)
     refund = ("orders", "refund", order, "--yes", "--reason", "broken")
     refused = opentill.refusal(*refund)

@@ -24,7 +24,7 @@ from support.deployment import Deployment
 
 
 @pytest.fixture(scope="module")
-def paid(deployment: Deployment) -> tuple[str, str]:
+def merchant_and_key(deployment: Deployment) -> tuple[str, str]:
     """The id and the key of a merchant with one paid order."""
     merchant = json.loads(
         deployment.run_checked("merchants", "create", "A", "--fee-rate", "0.04", "--json")
@@ -59,8 +59,10 @@ def _call(deployment: Deployment, key: str, path: str, **body: str) -> dict[str,
     return data
 
 
-def test_all_formats_have_the_same_content(deployment: Deployment, paid: tuple[str, str]) -> None:
-    merchant, key = paid
+def test_all_formats_have_the_same_content(
+    deployment: Deployment, merchant_and_key: tuple[str, str]
+) -> None:
+    merchant, key = merchant_and_key
     text = deployment.run_checked("statement", merchant)
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["type"] or row["row"] for row in rows] == [
@@ -91,8 +93,8 @@ def test_all_formats_have_the_same_content(deployment: Deployment, paid: tuple[s
     assert body == file.read_bytes()
 
 
-def test_the_api_returns_a_range(deployment: Deployment, paid: tuple[str, str]) -> None:
-    _, key = paid
+def test_the_api_returns_a_range(deployment: Deployment, merchant_and_key: tuple[str, str]) -> None:
+    _, key = merchant_and_key
     path = "/v1/balance/statement.csv"
     _, headers, body = _get(deployment, key, f"{path}?startDate=0&endDate=1000")
     assert "statement_1970-01-01_1970-01-01.csv" in headers["content-disposition"]
@@ -246,17 +248,17 @@ def test_a_file_keeps_its_mode_and_owner_where_possible(
     ],
 )
 def test_errors_are_one_line(
-    deployment: Deployment, paid: tuple[str, str], words: tuple[str, ...]
+    deployment: Deployment, merchant_and_key: tuple[str, str], words: tuple[str, ...]
 ) -> None:
-    merchant, _ = paid
+    merchant, _ = merchant_and_key
     refused = deployment.run("statement", *(word.format(merchant=merchant) for word in words))
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
 
 
 def test_events_of_a_payment_confirmed_by_an_operator_have_livemode_false(
-    deployment: Deployment, paid: tuple[str, str]
+    deployment: Deployment, merchant_and_key: tuple[str, str]
 ) -> None:
-    _, key = paid
+    _, key = merchant_and_key
     status, _, body = _get(deployment, key, "/v1/events")
     events = json.loads(body)["data"]["items"]
     assert status == 200

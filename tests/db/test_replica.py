@@ -62,7 +62,7 @@ def api_server(
         running.check_books()
 
 
-def _ids(shop: Shop) -> set[str]:
+def _product_ids(shop: Shop) -> set[str]:
     return {item["id"] for item in shop.data("GET", "/v1/products")["items"]}
 
 
@@ -90,14 +90,14 @@ def test_lists_come_from_the_replica_while_its_lag_is_small(
     _until(lambda: _state(api_server) == "used")
     shop = api_server.create_shop()
     old = shop.create_product()["id"]
-    _until(lambda: _ids(shop) == {old})
+    _until(lambda: _product_ids(shop) == {old})
     reader = api_server.app.read_from
     assert isinstance(reader, Replica)
     assert reader.max_lag_s == LAG_S
     standby.sql(standby.url, "select pg_wal_replay_pause()")
     try:
         new = shop.create_product()["id"]
-        assert _ids(shop) == {old}  # a list may be older by the allowed lag
+        assert _product_ids(shop) == {old}  # a list may be older by the allowed lag
         # Reads by id always use the primary.
         assert shop.get(f"/v1/products/{new}").status_code == 200
         order = shop.create_paid_order(new)
@@ -111,7 +111,7 @@ def test_lists_come_from_the_replica_while_its_lag_is_small(
             assert response.status_code == 200, response.text
         reader.max_lag_s = SOON_S
         _until(lambda: _state(api_server) == "behind")
-        assert _ids(shop) == {old, new}
+        assert _product_ids(shop) == {old, new}
         assert order["id"] in shop.get("/v1/orders/export").text
         assert order["id"] in shop.get("/v1/balance/statement.csv").text
         metrics = api_server.http.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"}).text
@@ -121,7 +121,9 @@ def test_lists_come_from_the_replica_while_its_lag_is_small(
         reader.max_lag_s = LAG_S
         standby.sql(standby.url, "select pg_wal_replay_resume()")
     _until(lambda: _state(api_server) == "used")
-    _until(lambda: _ids(shop) == {old, new})  # the replica is used again while it replays changes
+    _until(
+        lambda: _product_ids(shop) == {old, new}
+    )  # the replica is used again while it replays changes
 
 
 def _create_objects(shop: Shop) -> dict[str, str]:
@@ -326,7 +328,7 @@ def test_a_server_starts_while_the_replica_is_unreachable(
     )  # fmt: skip
     with serving(settings) as api_server:
         assert _state(api_server) == "away"
-        assert len(_ids(api_server.create_shop())) == 0
+        assert len(_product_ids(api_server.create_shop())) == 0
 
 
 @pytest.mark.parametrize("end", ["sslmode=verify-full", "sslmode=foo", f"host={'a' * 64}"])

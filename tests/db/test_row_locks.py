@@ -45,19 +45,19 @@ class Case(NamedTuple):
     allows_references: bool = False
 
 
-def ids(row: Row) -> dict[str, Any]:
+def by_id(row: Row) -> dict[str, Any]:
     return {"merchant_id": row["merchant_id"], "id": row["id"]}
 
 
-def many(row: Row) -> dict[str, Any]:
+def by_ids(row: Row) -> dict[str, Any]:
     return {"merchant_id": [row["merchant_id"]], "id": [row["id"]]}
 
 
-def balance(row: Row) -> dict[str, Any]:
+def by_balance(row: Row) -> dict[str, Any]:
     return {"merchant_id": row["merchant_id"], "currency": row["currency"]}
 
 
-def merchant(row: Row) -> dict[str, Any]:
+def by_merchant(row: Row) -> dict[str, Any]:
     return {"merchant_id": row["merchant_id"]}
 
 
@@ -79,12 +79,14 @@ MERCHANT: Final = Case(
     "merchants", lambda row: {"merchant_id": row["id"]}, changed_column=None, allows_references=True
 )
 CASES: Final = {
-    "orders.queries.LOCKED": Case("orders", ids),
-    "orders.payments.queries.LOCK_MANY": Case("orders", many),
+    "orders.queries.LOCKED": Case("orders", by_id),
+    "orders.payments.queries.LOCK_MANY": Case("orders", by_ids),
     "orders.payments.queries.LOCK_NUMBER": Case(
-        "orders", ids, changed_column=None, where="id in (select order_id from epay_orders)"
+        "orders", by_id, changed_column=None, where="id in (select order_id from epay_orders)"
     ),
-    "orders.settlement.queries.LOCK_SETTLEABLE": Case("orders", ids, where="settle_at is not null"),
+    "orders.settlement.queries.LOCK_SETTLEABLE": Case(
+        "orders", by_id, where="settle_at is not null"
+    ),
     "orders.settlement.queries.LOCK_DUE": Case(
         "orders",
         lambda row: {"merchant_id": row["merchant_id"], "until": LATE, "limit": 1000},
@@ -93,11 +95,11 @@ CASES: Final = {
     "orders.payments.queries.CLAIM_ATTEMPTS": Case(
         "payment_attempts", lambda _: CLAIM, where="check_at is not null"
     ),
-    "refunds.queries.SENDING": Case("refunds", ids, "sent = not sent", "sent", PROCESSING),
+    "refunds.queries.SENDING": Case("refunds", by_id, "sent = not sent", "sent", PROCESSING),
     "refunds.queries.CLAIM": Case(
         "refunds", lambda _: CLAIM, where=PROCESSING
     ),
-    "disputes.queries.LOCKED": Case("disputes", ids),
+    "disputes.queries.LOCKED": Case("disputes", by_id),
     "disputes.queries.UNMATCHED": Case(
         "unmatched_disputes",
         lambda row: {name: row[name] for name in ("merchant_id", "gateway", "gateway_ref")},
@@ -114,13 +116,13 @@ CASES: Final = {
     ),
     "ledger.queries.LOCK_MANY": Case(
         "balances",
-        lambda row: {name: [value] for name, value in balance(row).items()},
+        lambda row: {name: [value] for name, value in by_balance(row).items()},
         "available = available + 1, bank = bank - 1",
         "available",
     ),
     "payouts.queries.LOCK_AVAILABLE": Case(
         "balances",
-        balance,
+        by_balance,
         "available = available + 1, bank = bank - 1",
         "available",
     ),
@@ -135,11 +137,11 @@ CASES: Final = {
     "merchants.queries.LOCK_AUDIT_HEAD": Case(
         "audit_head", lambda _: {}, "number = number + 1", "number"
     ),
-    "products.queries.LOCKED": Case("products", ids),
-    "payment_links.queries.LOCKED": Case("payment_links", ids),
+    "products.queries.LOCKED": Case("products", by_id),
+    "payment_links.queries.LOCKED": Case("payment_links", by_id),
     "payment_links.queries.LOCK_IDLE": IDLE,
     "payment_links.queries.AWAIT_IDLE": IDLE,
-    "epay.queries.LOCKED": Case("epay_credentials", merchant, allows_references=True),
+    "epay.queries.LOCKED": Case("epay_credentials", by_merchant, allows_references=True),
     "epay.queries.CLAIM_NOTICES": Case(
         "epay_notifications",
         lambda _: {
@@ -151,12 +153,12 @@ CASES: Final = {
         "epay_refunds", lambda _: {"until": LATE}, "created_at = created_at + 1", None
     ),
     "orders.search.queries.LOCK_HEAD": Case(
-        "search_heads", merchant, "merchant_id = merchant_id", None
+        "search_heads", by_merchant, "merchant_id = merchant_id", None
     ),
     "webhooks.catchup_queries.LOCK_HEAD": Case(
-        "event_heads", merchant, "number = number + 1", "number"
+        "event_heads", by_merchant, "number = number + 1", "number"
     ),
-    "webhooks.queries.LOCKED": Case("webhook_endpoints", ids),
+    "webhooks.queries.LOCKED": Case("webhook_endpoints", by_id),
     "webhooks.dispatch_queries.TAKE_LEASES": Case(
         "endpoint_leases",
         lambda _: {
@@ -175,14 +177,14 @@ CASES: Final = {
         None,
     ),
     "figures.queries.LOCK_HEAD": Case(
-        "figure_heads", balance, "number = number + 1", "number"
+        "figure_heads", by_balance, "number = number + 1", "number"
     ),
     "figures.queries.LOCK_ATTEMPTS": Case(
-        "attempt_figures", merchant, "failed = failed + 1", None, "since = 0"
+        "attempt_figures", by_merchant, "failed = failed + 1", None, "since = 0"
     ),
     "orders.payments.queries.COUNT_FAILED": Case(
         "payment_attempts",
-        lambda row: {**merchant(row), "limit": 1000},
+        lambda row: {**by_merchant(row), "limit": 1000},
         where="status = 'DECLINED' and counted_at is null",
     ),
     "people.queries.LOCKED": Case("persons", lambda row: {"id": row["id"]}, allows_references=True),
@@ -214,7 +216,7 @@ CASES: Final = {
         changed_column=None, where="status = 'WAITING'",
     ),
     "mail.queries.LOCK_HEAD": Case(
-        "mail_heads", merchant, "number = number + 1", "number"
+        "mail_heads", by_merchant, "number = number + 1", "number"
     ),
     "http.queries.PRUNE_IGNORED": Case(
         "ignored_fields", lambda _: {"until": LATE}, "requests = requests + 1", None
@@ -618,7 +620,7 @@ async def test_several_rows_are_locked_in_a_fixed_order(
         )
     )
     assert await sessions.is_blocked(second)
-    case = Case(table, ids)
+    case = Case(table, by_id)
     assert not await is_locked(sessions, case, rows[1], "update")
     await sessions.first.execute("rollback")
     assert [row[key] for row in await second] == [row[key] for row in rows]

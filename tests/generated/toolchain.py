@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-HERE: Final = Path(__file__).parent
+FOLDER: Final = Path(__file__).parent
 VENV: Final = Path(__file__).parents[2] / ".venv-clients"
 PYTHON: Final = VENV / "bin" / "python"
 _ENVIRONMENT: Final = {
@@ -68,7 +68,7 @@ def copy_files(folder: Path, *names: str) -> None:
     """Copy files next to this module into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        shutil.copy(HERE / name, folder)
+        shutil.copy(FOLDER / name, folder)
 
 
 def install_node_modules(folder: Path) -> Path:

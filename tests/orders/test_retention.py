@@ -220,7 +220,7 @@ async def test_idempotency_keys_and_rate_limit_windows_are_pruned_in_batches(db:
 
 
 async def test_a_rate_limit_window_in_the_future_blocks_nobody_and_is_pruned(db: Db) -> None:
-    """Such windows exist after the clock was set back."""
+    """A window is in the future after the clock was set back."""
     now = int(time.time() * 1000)
     async with db.connection() as tx:
         for _ in range(5):

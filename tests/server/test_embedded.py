@@ -36,7 +36,7 @@ _PRCTL = ctypes.CDLL(None).prctl
 
 @pytest.fixture
 def data_dir() -> Iterator[Path]:
-    """A new directory outside of pytest's, which PostgreSQL's own user could not enter."""
+    """A new directory outside of pytest's directory, which PostgreSQL's user cannot enter."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as name:
         yield Path(name) / "data"
 

@@ -17,7 +17,7 @@ class Balancer:
     """Connects each new client to the next server."""
 
     def __init__(self, targets: list[int], port: int = 0) -> None:
-        """``targets``: ports of the servers; ``port``: the balancer's, 0 for a free one."""
+        """``targets``: ports of the servers; ``port``: the balancer's port, 0 for a free one."""
         self._targets = targets
         self._port = port or free_port()
         self._next = 0

@@ -1,4 +1,4 @@
-"""Writes a line of the export of orders in Python, to compare it with PostgreSQL's."""
+"""Writes a line of the export of orders in Python, to compare it with PostgreSQL's line."""
 
 import msgspec
 

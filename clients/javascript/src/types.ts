@@ -155,7 +155,7 @@ export interface SessionBody {
   clientReference?: string | null | undefined;
 }
 
-/** What is sold without a product, such as a cart's total. */
+/** An item that a session sells without a product, such as a cart. */
 export interface ItemBody {
   /** What the customer reads on the payment page: 1 to 200 characters. */
   name: string;

@@ -148,7 +148,7 @@ def _check_floor(after: Balance, adjustment: Adjustment, floor: int) -> None:
 
 
 async def approve(tx: Tx, adjustment_id: str, by: str, now: int) -> Adjustment:
-    """Approve a waiting adjustment, as another operator than the one who requested it.
+    """Approve a waiting adjustment, as an operator who did not request it.
 
     Limits of the balance are checked now; a refused adjustment keeps waiting. Raises NotFound and
     Invalid.
@@ -157,7 +157,7 @@ async def approve(tx: Tx, adjustment_id: str, by: str, now: int) -> Adjustment:
 
 
 async def reject(tx: Tx, adjustment_id: str, by: str, reason: str, now: int) -> Adjustment:
-    """Reject a waiting adjustment; its requester may do so too. Raises NotFound and Invalid."""
+    """Reject a waiting adjustment; its requester may reject it too. Raises NotFound and Invalid."""
     return await _decide(tx, adjustment_id, "reject", by, reason, now)
 
 

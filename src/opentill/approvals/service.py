@@ -35,7 +35,7 @@ from opentill.people import Approver
 async def perform(tx: Tx, request: ActionRequest, rules: Rules, now: int) -> Done | WaitingAction:
     """Perform a manual action or, above the deployment's limit, store a request for it.
 
-    Repeating a request that waits returns the stored one. Raises NotFound and Invalid, and
+    If the same request waits already, returns the stored request. Raises NotFound and Invalid, and
     CapabilityOff for a refund.
     """
     actor = operator_actions.check_actor(request.actor.who, request.actor.reason)
@@ -151,9 +151,10 @@ async def approve(tx: Tx, request_id: str, approver: Approver, rules: Rules, now
 
 
 async def reject(tx: Tx, request_id: str, actor: Actor, now: int) -> object:
-    """Reject a waiting action or payout; its requester may do so too. Raises NotFound and Invalid.
+    """Reject a waiting action or payout; its requester may reject it too.
 
-    Adjustments are rejected by ``reconciliation``, which may have requested them.
+    Adjustments are rejected by ``reconciliation``, which may have requested them. Raises NotFound
+    and Invalid.
     """
     if request_id.startswith("preq_"):
         return await payouts.reject(tx, request_id, actor, now)

@@ -52,9 +52,11 @@ class _Sessions(Paginator[Session]):
         total = 0
         for status in ORDER_STATUSES[self._status]:
             total += await orders.count(tx, merchant_id, status, product_id, within)
-        late = _LATE_FACTORS[self._status]
-        if late:
-            total += late * await orders.count_late_payments(tx, merchant_id, product_id, within)
+        late_factor = _LATE_FACTORS[self._status]
+        if late_factor:
+            total += late_factor * await orders.count_late_payments(
+                tx, merchant_id, product_id, within
+            )
         return total
 
 

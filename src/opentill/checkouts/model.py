@@ -111,7 +111,7 @@ _Metadata = Annotated[
 
 
 class ItemBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is sold without a product, such as a cart's total (contract.md#session-item)."""
+    """An item that a session sells without a product, such as a cart (contract.md#session-item)."""
 
     name: Annotated[
         Name, meaning("What the customer reads on the payment page: 1 to 200 characters.")
@@ -286,7 +286,7 @@ class Sales(msgspec.Struct, frozen=True):
 class Item(msgspec.Struct, frozen=True, kw_only=True):
     """An item that a session sells in place of its product; the product need not be active.
 
-    The item's currency is the product's. If ``currency`` is set, a stand-in product is used instead
+    The item has the product's currency. If ``currency`` is set, a stand-in product is used instead
     (decision 0088). ``source`` is the API that places the order. ``method`` is the only payment
     method allowed; None: any.
     """

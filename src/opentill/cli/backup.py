@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _KEYS: Final = (
     "What is stored encrypted needs the key, which is not in the file: keep {} as well, elsewhere."
 )
-_NEXT_STEPS: Final = (
+_NEXT_COMMANDS: Final = (
     "Before a worker starts: `opentill ledger check`, then `opentill skip-messages` if what waited"
     " to be sent may have been sent since the backup. docs/recipes/restore-a-backup.md goes on."
 )
@@ -127,7 +127,7 @@ def _tools(settings: Settings, ready: Settings) -> "tuple[dumps.Tools, RowCounts
     version, row_counts = session.run(_look_at_server(ready, counts=True))
     if settings.database_url is None:
         return dumps.Tools.embedded(settings.data_dir, ready.database_url or ""), row_counts
-    return dumps.Tools.own(settings, version), row_counts
+    return dumps.Tools.for_server(settings, version), row_counts
 
 
 async def _look_at_server(ready: Settings, *, counts: bool) -> "tuple[int, RowCounts]":
@@ -232,7 +232,7 @@ def restore(
             row_counts = _restore_embedded(settings, source)
             destination = str(settings.data_dir.absolute())
         else:
-            row_counts = _restore_own(settings, source)
+            row_counts = _restore_to_operators_database(settings, source)
             destination = "the database of OPENTILL_DATABASE_URL"
     summary = {
         "restored": destination,
@@ -240,7 +240,7 @@ def restore(
         "orders": row_counts.orders,
         "ledgerEntries": row_counts.entries,
     }
-    return output.Result(summary, note=_NEXT_STEPS)
+    return output.Result(summary, note=_NEXT_COMMANDS)
 
 
 def _restore_embedded(settings: Settings, source: IO[bytes]) -> "RowCounts":
@@ -263,11 +263,11 @@ def _restore_embedded(settings: Settings, source: IO[bytes]) -> "RowCounts":
     return row_counts
 
 
-def _restore_own(settings: Settings, source: IO[bytes]) -> "RowCounts":
+def _restore_to_operators_database(settings: Settings, source: IO[bytes]) -> "RowCounts":
     from opentill.cli import dumps
 
     version, _ = session.run(_look_at_server(settings, counts=False))
-    return _restore(dumps.Tools.own(settings, version), settings, source)
+    return _restore(dumps.Tools.for_server(settings, version), settings, source)
 
 
 def _restore(tools: "dumps.Tools", ready: Settings, source: IO[bytes]) -> "RowCounts":

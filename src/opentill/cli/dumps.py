@@ -101,7 +101,7 @@ class Tools:
     """PostgreSQL's client programs for a database."""
 
     def __init__(self, programs: Programs, target: Target) -> None:
-        """Use ``embedded``, ``own`` or ``any`` instead."""
+        """Use ``embedded``, ``for_server`` or ``any`` instead."""
         self._programs = programs
         self._target = target
 
@@ -111,8 +111,8 @@ class Tools:
         return cls(Programs(sysuser.user_ids(data_dir / "postgres")), Target.from_url(url))
 
     @classmethod
-    def own(cls, settings: Settings, server: int) -> "Tools":
-        """Return programs for a server's major version. Raises ConfigurationError."""
+    def for_server(cls, settings: Settings, server: int) -> "Tools":
+        """Return the machine's programs for a server's version. Raises ConfigurationError."""
         programs = choose(server, candidates(os.environ.get("PATH", "")))
         return cls(Programs(None, programs), Target.from_url(settings.database_url or ""))
 

@@ -90,7 +90,7 @@ def is_root() -> bool:
 
 
 def require_person(what: str = "do this") -> None:
-    """Raise NotAllowed unless a logged-in person runs the command."""
+    """Raise NotAllowed, which says ``what`` to do, unless a logged-in person runs the command."""
     if _claim is None or _claim.login is None:
         hint = ", and no --as-root" if _claim is not None and _claim.as_root else ""
         message = f"somebody who has logged in must {what}: opentill login{hint}"

@@ -177,7 +177,7 @@ def failed(
     ] = False,
     actor: "Actor",
 ) -> output.Result:
-    """Mark a payout as failed: it returns to the available balance, with its fee.
+    """Mark a payout as failed: amount and fee are on the available balance again.
 
     One that is PAID fails only with --returned, when the money is on your own account again. Above
     the limit OPENTILL_APPROVAL_ABOVE it waits until somebody else approves it.

@@ -49,7 +49,7 @@ def done(refund_id: str, *, actor: "Actor") -> "RefundOut":
 
 @acting()
 def failed(refund_id: str, *, actor: "Actor") -> output.Result:
-    """Mark a refund as failed: its money returns to the merchant's balance.
+    """Mark a refund as failed: its money is on the merchant's balance again.
 
     Above the limit OPENTILL_APPROVAL_ABOVE it waits until somebody else approves it.
     """

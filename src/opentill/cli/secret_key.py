@@ -10,7 +10,7 @@ from opentill.cli.registration import add_group
 if TYPE_CHECKING:
     from opentill.db.database import Tx
 
-_NEXT_STEPS: Final = (
+_NEXT_COMMANDS: Final = (
     "What was encrypted with the old key cannot be read any more. Replace each Epay key (`opentill"
     " epay list`, `epay rotate`) and each webhook secret (`opentill webhooks list`, `webhooks"
     " rotate`), and give them to their merchants; enter each merchant's bank account again"
@@ -47,5 +47,5 @@ def replace(*, reason: inputs.Reason, as_root: inputs.AsRoot = False) -> output.
         return {"replaced": replaced, "from": settings.secret_key_from}
 
     result = session.transact(work, settings, any_key=True)
-    note = _NEXT_STEPS if result["replaced"] else "It is the key of this database already."
+    note = _NEXT_COMMANDS if result["replaced"] else "It is the key of this database already."
     return output.Result(result, note=note)

@@ -45,7 +45,8 @@ def explain(error: "typer.TyperException") -> UsageError:
 def _explain(error: "typer.TyperException", path: str, context: Any) -> tuple[str, str, bool]:
     """Return what the parser refused, why, and whether it is an option.
 
-    ``context`` is the parser's, None if the parser has read only a part of the command line.
+    ``context`` is the parser's context, None if the parser has read only a part of the command
+    line.
     """
     parameter: Any = getattr(error, "param", None)
     if parameter is not None:

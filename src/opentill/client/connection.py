@@ -66,7 +66,7 @@ class Identified(Protocol):
 
 
 class SeenItems:
-    """The last items of a list, which the next page may repeat.
+    """Remembers the last items of a list, which the next page may repeat.
 
     Lists are newest first, so a new item moves the others back: the last item of one page is then
     the first of the next.

@@ -202,8 +202,8 @@ class RetriedRequest(Generic[T]):
         delay = min(delay, self._retries.longest_delay_s)
         delay *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
         delay = max(delay, retry_after_s or 0.0)
-        late = time.monotonic() + delay >= self._last_begin
-        if late or self._attempts >= self._retries.attempts:
+        is_too_late = time.monotonic() + delay >= self._last_begin
+        if is_too_late or self._attempts >= self._retries.attempts:
             self._give_up(error)
         return delay
 

@@ -86,7 +86,7 @@ async def _apply_event(
     return result
 
 
-# These events return money to the merchant: above the limit they need a second person.
+# These events put money back on the merchant's balance: above the limit they need a second person.
 _ACTIONS: Final[Mapping[str, Action]] = {"failed": "payout-failed", "returned": "payout-returned"}
 
 

@@ -17,7 +17,7 @@ _MOST_DIGITS: Final = 15  # of whole units
 _DOLLARS: Final = (
     "USD AUD BBD BMD BND BSD BZD CAD FJD GYD HKD JMD KYD LRD NAD NZD SBD SGD SRD TTD TWD XCD"
 )
-_PESOS: Final = "ARS CLP COP CUP DOP MXN UYU"  # they are written with the dollar sign too
+_PESOS: Final = "ARS CLP COP CUP DOP MXN UYU"  # pesos are written with the dollar sign too
 # Currency signs and abbreviations in small letters → the currencies that are written so.
 _SIGNS: Final[dict[str, tuple[str, ...]]] = {
     sign: tuple(codes.split())

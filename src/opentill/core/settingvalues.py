@@ -119,15 +119,15 @@ def header_prefix(text: str) -> str:
 
 def host(text: str) -> str:
     """Parse a host name or an IP address; IPv6 also in brackets."""
-    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    name = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     try:
-        bare = bare if bare.isascii() else hostnames.to_ascii(bare)
+        name = name if name.isascii() else hostnames.to_ascii(name)
     except hostnames.BadHost:
-        bare = ""
-    if not (_is_ipv6(bare) if ":" in bare else _is_name(bare)):
+        name = ""
+    if not (_is_ipv6(name) if ":" in name else _is_name(name)):
         message = "a host name or an IP address, without a port"
         raise ValueError(message)
-    return bare
+    return name
 
 
 def web(text: str) -> str:

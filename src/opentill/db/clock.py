@@ -53,7 +53,7 @@ class Clock:
     """Business time for a long-running process, which passes ``now`` to its functions."""
 
     def __init__(self, db: Db, gateways: tuple[str, ...]) -> None:
-        """``gateways`` are the ones switched on. Business time is real time unless ``movable``."""
+        """``gateways`` are the names of the gateways in use; they decide ``movable``."""
         self._db = db
         self._movable = movable(gateways)
         self._ahead_ms = 0

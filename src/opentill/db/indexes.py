@@ -37,7 +37,7 @@ class IndexChange(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, statement: str) -> Self:
-        """Parse a statement. Raises ValueError for one that is not repeatable."""
+        """Parse a statement. Raises ValueError for a statement that cannot be repeated."""
         match = _STATEMENT.fullmatch(" ".join(statement.split()))
         if match is None:
             message = (

@@ -34,7 +34,10 @@ PerMerchant = Literal["checkouts", "resends"]  # operations with a limit per mer
 
 
 async def hit(tx: Tx, scope: str, subject: str, limit: int, now: int) -> Window | None:
-    """Count a request and return the window, or None if the limit per minute is reached."""
+    """Count a request and return the window, or None if the limit per minute is reached.
+
+    ``scope`` names the limit, ``subject`` is what it counts, such as an address or an API key.
+    """
     return await queries.HIT.first(tx, scope=scope, subject=subject, limit=limit, now=now)
 
 
@@ -75,7 +78,7 @@ async def hit_daily(tx: Tx, scope: str, subject: str, limit: int, now: int) -> N
 
 
 async def retry_after_s(tx: Tx, scope: str, subject: str, now: int) -> int:
-    """Return in how many whole seconds the oldest request leaves the window."""
+    """Return in how many whole seconds the oldest request leaves the window of ``hit``."""
     window = await queries.WINDOW.first(tx, scope=scope, subject=subject, now=now)
     return _wait_s(now if window is None else window.oldest, WINDOW_MS, now)
 

@@ -197,7 +197,7 @@ def debit(order: orders.Order, amount_minor: int) -> int:
 
     The result is in minor units of the settled currency. If the dispute is about everything that is
     not refunded, it is exactly the payment's gross amount minus the debits of the refunds and the
-    part of the fee that was returned with them.
+    part of the fee that the merchant got back with them.
     """
     remaining_minor = order.amount_minor - order.refund_held_minor
     remaining_gross_minor = order.gross_settled_minor - order.refund_debit_minor

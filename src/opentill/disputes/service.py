@@ -309,7 +309,7 @@ def _took_too_little(order: Order, dispute: Dispute, gateway_event: GatewayDispu
     """Whether a lost dispute cost more at the gateway than the ledger took from the merchant.
 
     A dispute does not take the part of the order that refunds hold when it opens. If such a refund
-    fails, its part returns to the merchant, although the bank has taken it.
+    fails, the merchant gets its part back, although the bank has taken it.
     """
     reported = gateway_event.amount
     is_more = reported.currency != order.currency or dispute.amount_minor < _round(reported)

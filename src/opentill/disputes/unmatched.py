@@ -105,8 +105,8 @@ def is_newer(gateway_event: GatewayDisputeEvent, before: Unmatched) -> bool:
 def refusal_of_reopening(dispute: Dispute, gateway_event: GatewayDisputeEvent) -> str | None:
     """Return a refusal if a gateway has reopened a dispute that was decided, else None.
 
-    A late report of the opening has a deadline that we know already. The deadline of a reopening is
-    later than that one, and later than the decision.
+    A late report of the opening repeats the deadline that is stored. A reopening has a deadline
+    that is later than the stored deadline and later than the decision.
     """
     if gateway_event.status != "OPENED" or dispute.closed_at is None:
         return None

@@ -199,12 +199,12 @@ async def _lock_number(tx: Tx, existing_order: EpayOrder) -> EpayOrder:
 
 
 async def _keeps_number(tx: Tx, existing_order: EpayOrder, now: int) -> bool:
-    """Whether a submission returns its number's existing order instead of placing a new one.
+    """Whether a number keeps its existing order, so that the submission places no new one.
 
     The caller has locked the existing order, unless it can be paid. If the order's session has
-    ended, the order is returned only while its payment is in progress; otherwise the order is
-    closed here, if the worker has not closed it yet. Raises Refused if the order was revoked, or if
-    it is closed and its payment may still arrive.
+    ended, the number keeps the order only while its payment is in progress; otherwise the order is
+    closed here, unless the worker has closed it already. Raises Refused if the order was revoked,
+    or if it is closed and its payment may still arrive.
     """
     if await _can_be_paid(tx, existing_order, now):
         return True

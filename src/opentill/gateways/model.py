@@ -172,10 +172,10 @@ class GatewayPaymentEvent(msgspec.Struct, frozen=True, kw_only=True):
 class GatewayRefundEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A callback about a refund of an attempt's payment.
 
-    ``refund_id`` is ours, or "" for a refund made at the provider, which has an ``amount`` and the
-    provider's id as ``outcome.provider_ref``. If the provider does not return our id of the
-    payment, ``attempt_id`` is "", ``payment_ref`` is the provider's id of the payment, and the
-    adapter implements ``Traces``.
+    ``refund_id`` is our id of the refund, or "" for a refund made at the provider, which has an
+    ``amount`` and the provider's id as ``outcome.provider_ref``. If the provider does not return
+    our id of the payment, ``attempt_id`` is "", ``payment_ref`` is the provider's id of the
+    payment, and the adapter implements ``Traces``.
     """
 
     attempt_id: str
@@ -254,7 +254,7 @@ class Gateway(Protocol):
         ...
 
     async def pay(self, request: PaymentRequest) -> PaymentOutcome:
-        """Start a payment, or return the one that was started before with the same id.
+        """Start a payment, or report the payment that was started before with the same id.
 
         Returns any outcome except NOT_FOUND. ACTION_REQUIRED has ``action_url`` or ``qr_text``.
         REFUSED ends the attempt for good; after UNREACHABLE the next gateway is tried.
@@ -269,7 +269,7 @@ class Gateway(Protocol):
         ...
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
-        """Start a refund, or return the one that was started before with the same id.
+        """Start a refund, or report the refund that was started before with the same id.
 
         Returns SUCCEEDED, PENDING, REFUSED (the money stays with the merchant), UNREACHABLE or
         UNKNOWN.

@@ -163,7 +163,7 @@ SUMS_BY_TYPE = Query(
     group by type order by type
     """,  # noqa: S608 - constants of ours
 )
-# A merchant's entries after the one with time `:at` and id `:id`, oldest first.
+# A merchant's entries after the entry with time `:at` and id `:id`, oldest first.
 FOLLOWING = Query(
     Entry,
     """

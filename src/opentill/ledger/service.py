@@ -119,7 +119,7 @@ async def post_many(tx: Tx, books: Mapping[tuple[str, str], Sequence[Movement]],
 
 
 def _columns(postings: Mapping[tuple[str, str], Sequence[Movement]]) -> dict[str, list[Any]]:
-    """Return the columns of ``queries.POST``. Raises like ``post``."""
+    """Return the columns of ``queries.POST``. Raises the exceptions of ``post``."""
     books: list[Book] = []
     rows: list[Row] = []
     for (merchant_id, currency), movements in postings.items():

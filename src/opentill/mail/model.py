@@ -214,8 +214,7 @@ class DigestMerchant(msgspec.Struct, frozen=True, kw_only=True):
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     """The number of waiting mails, and when the oldest is due (Unix ms; None: none waits).
 
-    ``unknown`` and ``failed`` count the mails of the last day, ``dead_letters`` the dead letters of
-    the last day.
+    ``unknown``, ``failed`` and ``dead_letters`` are numbers of the last day.
     """
 
     waiting: int

@@ -127,8 +127,8 @@ RECORD = Command(
         and status in ('SENDING', 'UNKNOWN')
     """,
 )
-# Return a claimed mail to the queue. The attempt does not count, because no conversation with the
-# mail server began.
+# Put a claimed mail back into the queue. The attempt does not count, because no conversation with
+# the mail server began.
 RELEASE = Command(
     """
     update mails set status = 'WAITING', attempts = attempts - 1, due_at = :due_at,

@@ -141,7 +141,7 @@ class Server(msgspec.Struct, frozen=True):
         return self.scheme != "smtp"
 
     def __str__(self) -> str:
-        """Name the server without its secrets."""
+        """The server's host and port, without secrets."""
         return f"{self.host} port {self.port}"
 
 

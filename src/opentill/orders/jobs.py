@@ -168,7 +168,7 @@ class HistoryPruner:
         return self._order_id is not None
 
     async def _next_part(self, before: int, limit: int) -> HistoryPart:
-        """Read the next part and move past it, so that a failing part does not block the others."""
+        """Read the next part and advance past it, so that a failure to prune it blocks no other."""
         async with self._db.connection() as tx:
             part = await queries.OLD_HISTORY.one(
                 tx,

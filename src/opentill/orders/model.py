@@ -134,7 +134,7 @@ TRANSITIONS: Final = (
     Transition("CHARGEBACK", "recovered", "SETTLED", _RECOVERED, emits=("order.settled",)),
 )
 BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
-# By event and target: transitions that return the order to its earlier status, PAID or SETTLED.
+# By event and target: transitions that set an order back to its earlier status, PAID or SETTLED.
 TRANSITIONS_BACK: Final[dict[tuple[Event, Status], Transition]] = {
     (row.event, row.target): row
     for row in TRANSITIONS

@@ -61,9 +61,9 @@ class Change(msgspec.Struct, frozen=True):
     ``order`` has the new values of the columns ``transition_queries.WRITTEN_COLUMNS``. ``cause`` is
     for the history. ``posted`` are the postings, each of a type that the table's row allows.
     ``reason`` is the reason in the ``order.closed`` event; None: the cause. ``back_to`` is the
-    status to which a won dispute or a reversed refund returns the order. ``payment`` is the attempt
-    that pays the order and becomes SUCCEEDED by the same statement; in other transitions, its
-    fields are None.
+    status to which a won dispute or a reversed refund sets the order back. ``payment`` is the
+    attempt that pays the order and becomes SUCCEEDED by the same statement; in other transitions,
+    its fields are None.
     """
 
     order: Order

@@ -64,7 +64,7 @@ async def change(
     now: int,
     seen: int | None = None,
 ) -> StoredAccount:
-    """Make ``account``, which has been validated, the one to which later payouts go.
+    """Send later payouts to ``account``, which has been validated.
 
     ``seen`` is the version that the form showed: 0 for no account, None to accept any version. If
     ``account`` equals the current one, nothing changes. A change of only the holder's address

@@ -316,22 +316,22 @@ class WaitingPayout(msgspec.Struct, frozen=True, kw_only=True):
 def movements(payout: Payout, event: Event) -> list[Movement]:
     """Return the movements that an event of a payout posts."""
     amount, fee, cause = payout.amount_minor, payout.fee_minor, payout.id
-    out = f"Payout of {money.show(amount, payout.currency)} {payout.currency}"
-    back = "Payout returned by the bank" if event == "returned" else "Payout failed"
+    sent_text = f"Payout of {money.show(amount, payout.currency)} {payout.currency}"
+    returned_text = "Payout returned by the bank" if event == "returned" else "Payout failed"
     match event:
         case "created":
             moves = [
-                Movement("PAYOUT", "available", "bank", amount, "payout", cause, out),
+                Movement("PAYOUT", "available", "bank", amount, "payout", cause, sent_text),
                 Movement("FEE", "available", "platform", fee, "payout", cause, "Payout fee"),
             ]
         case "paid":
             moves = []
         case "failed" | "returned":
-            fee_back: PostingType = "BALANCE_CORRECTION"
+            fee_type: PostingType = "BALANCE_CORRECTION"
             moves = [
-                Movement("PAYOUT", "bank", "available", amount, "payout", cause, back),
+                Movement("PAYOUT", "bank", "available", amount, "payout", cause, returned_text),
                 Movement(
-                    fee_back, "platform", "available", fee, "payout", cause, "Payout fee returned"
+                    fee_type, "platform", "available", fee, "payout", cause, "Payout fee returned"
                 ),
             ]
     return [move for move in moves if move.amount_minor]

@@ -101,7 +101,7 @@ async def approve(tx: Tx, request_id: str, by: str, now: int) -> Payout:
 
 
 async def reject(tx: Tx, request_id: str, actor: Actor, now: int) -> WaitingPayout:
-    """Reject a waiting request; its requester may do so too. Raises NotFound and Invalid."""
+    """Reject a waiting request; its requester may reject it too. Raises NotFound and Invalid."""
     waiting = await _lock_waiting(tx, request_id)
     actor = operator_actions.check_actor(actor.who, actor.reason)
     await merchants.record_audit(

@@ -148,7 +148,7 @@ async def pay(
 
 
 async def fail(tx: Tx, payout_id: str, reason: str, by: str, now: int) -> Payout:
-    """Record that the bank cannot send a payout: amount and fee return to available.
+    """Record that the bank cannot send a payout: amount and fee become available again.
 
     Raises NotFound and Invalid.
     """
@@ -157,10 +157,10 @@ async def fail(tx: Tx, payout_id: str, reason: str, by: str, now: int) -> Payout
 
 
 async def record_return(tx: Tx, payout_id: str, reason: str, by: str, now: int) -> Payout:
-    """Record that the bank returned a payout that was PAID: amount and fee return to available.
+    """Record that the bank sent a PAID payout back: amount and fee become available again.
 
-    Separate from ``fail``, so that an operator who fails a PENDING payout cannot return the money
-    of a payout that the bank has sent meanwhile. Raises NotFound and Invalid.
+    Separate from ``fail``, so that an operator who fails a PENDING payout cannot make money
+    available again that the bank has sent meanwhile. Raises NotFound and Invalid.
     """
     reason = operator_actions.check_text("reason", reason)
     return await _take(tx, payout_id, "returned", Actor(by, reason), now)

@@ -80,7 +80,7 @@ class HashQueue:
             raise
 
     def _pass_on(self) -> None:
-        """Give the turn to the next group's first waiter, or to the other group's."""
+        """Give the turn to the first waiter of the next group, or else of the other group."""
         for group in (self._next, _OTHER_GROUP[self._next]):
             waiting = self._waiting[group]
             while waiting:

@@ -282,7 +282,7 @@ class KeyWithSecret(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class MemberOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A member of the merchant's team. ``id`` is the person's."""
+    """A member of the merchant's team. ``id`` is the id of the person."""
 
     id: Annotated[str, Meta(description="The id of the person.")]
     email: Annotated[str, Meta(description="The person's e-mail address, in lower case.")]

@@ -29,7 +29,7 @@ class MenuItem(msgspec.Struct, frozen=True):
 
     name: str
     href: str
-    here: bool  # whether the link leads to the current page or to one above it
+    is_current: bool  # whether the link leads to the current page or to one above it
 
 
 class MenuSection(msgspec.Struct, frozen=True):
@@ -56,20 +56,22 @@ def sections(request: PageRequest) -> list[MenuSection]:
         if page.menu and request.may(cast("Permission", page.allowed)):
             below = page.path.removeprefix(portal.path)
             path = f"{home}{below}"
-            here = request.path.rstrip("/") == path or (
+            is_current = request.path.rstrip("/") == path or (
                 below != "" and request.path.startswith(f"{path}/")
             )
             href = f"{request.base}{path}" if below else f"{request.base}{path}/"
-            menu.setdefault(page.group, []).append(MenuItem(page.menu, href, here))
+            menu.setdefault(page.group, []).append(MenuItem(page.menu, href, is_current))
     return [_section(group, menu[group]) for group in GROUPS if group in menu]
 
 
 def _section(group: MenuGroup, items: list[MenuItem]) -> MenuSection:
     name, icon = GROUPS[group]
-    own = items[0] if len(items) == 1 else next((item for item in items if item.name == name), None)
-    below = tuple(item for item in items if item is not own)
-    if own is None:
-        return MenuSection(icon, MenuItem(name, items[0].href, here=False), below)
+    group_item = (
+        items[0] if len(items) == 1 else next((item for item in items if item.name == name), None)
+    )
+    below = tuple(item for item in items if item is not group_item)
+    if group_item is None:
+        return MenuSection(icon, MenuItem(name, items[0].href, is_current=False), below)
     # Only the nearest page is marked as current: not the group's own page if one below it is.
-    here = own.here and not any(item.here for item in below)
-    return MenuSection(icon, msgspec.structs.replace(own, here=here), below)
+    is_current = group_item.is_current and not any(item.is_current for item in below)
+    return MenuSection(icon, msgspec.structs.replace(group_item, is_current=is_current), below)

@@ -51,7 +51,8 @@ async def begin_file(
 ) -> StoredFile:
     """Store a file as OPEN before it is read, or return the stored file with the same bytes.
 
-    ``action`` is the name of this action in the audit log. Raises Invalid.
+    ``source`` is the name of a gateway, or ``bank.SOURCE``; ``action`` is the name of this action
+    in the audit log. Raises Invalid.
     """
     actor = operator_actions.check_actor(actor.who, actor.reason)
     plain = "".join(letter for letter in name if letter.isprintable())[-_LONGEST_NAME:]

@@ -180,7 +180,7 @@ async def reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Resu
     """Compare a report like ``reconcile``, and store its digest and its differences.
 
     A file that was read before is compared again; its differences in the inbox do not change.
-    Raises like ``reconcile``.
+    Raises the exceptions of ``reconcile``.
     """
     with unzip.open_unpacked(report.file, MOST_BYTES) as file:
         return await _reconcile_file(db, msgspec.structs.replace(report, file=file), actor, now)

@@ -39,6 +39,8 @@ _LIMITS: Final[Mapping[str, str]] = {
 
 # Keywords that are not shown if the field has a description, because that explains them.
 _IN_WORDS: Final = frozenset(_LIMITS) - {"default", "const", "format"}
+# A field whose schema has one of these keywords gets its example from the schema.
+_OWN_EXAMPLE: Final = {"example", "examples", "const", "default", "properties", "allOf"}
 _TYPES: Final[Mapping[type, str]] = {
     str: "string",
     int: "integer",
@@ -156,8 +158,11 @@ class Schemas:
         value = self._values.get(
             plain, self._values.get("createdat") if plain[-2:] == "at" else None
         )
-        own = schema.keys() & {"example", "examples", "const", "default", "properties", "allOf"}
-        if own or value is None or _TYPES.get(value.__class__, "object") not in _kinds(schema):
+        if (
+            schema.keys() & _OWN_EXAMPLE
+            or value is None
+            or _TYPES.get(value.__class__, "object") not in _kinds(schema)
+        ):
             return self.sample(schema, depth)
         values = schema.get("enum")
         return value if values is None or value in values else values[0]

@@ -65,7 +65,7 @@ async def send_due(
 async def _send(
     db: Db, gateway: Gateway, refund: Refund, attempt: PaymentAttempt, public_url: str, now: int
 ) -> Refund | None:
-    """Send one refund and apply the outcome; None if it has ended since it was claimed."""
+    """Send one refund and apply the outcome. Returns None if it has ended since it was claimed."""
     key = {"merchant_id": refund.merchant_id, "id": refund.id}
     async with db.connection() as tx:
         sent_before = await queries.SENDING.get(tx, **key)

@@ -196,7 +196,7 @@ async def check_manual(
 ) -> Refund | None:
     """Return the refund that is recorded with this reference, None if a new one can be recorded.
 
-    Raises like ``record_manually``.
+    Raises the exceptions of ``record_manually``.
     """
     if not 0 < len(new.provider_ref) <= _LONGEST_REFERENCE or not new.provider_ref.isprintable():
         raise Invalid("reference", "reference must be 1 to 255 printable characters")

@@ -99,7 +99,8 @@ async def quote(
 ) -> Quote:
     """Return a preview of a refund.
 
-    Raises like ``create``, but does not check the overdraft limit and the refund's number.
+    The overdraft limit and the refund's number are not checked. Raises the exceptions of
+    ``create``.
     """
     order = await orders.find(tx, merchant_id, order_id)
     amount = _amount(order, body, source)

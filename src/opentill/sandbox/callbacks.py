@@ -162,8 +162,8 @@ class Dispatcher:
                 due, later_at = await self._store.do(
                     partial(_list_due, receiver=sender.receiver, limit=max_concurrent)
                 )
-                fresh = [callback for callback in due if callback.id not in sender.busy]
-                for callback in fresh[: max(max_concurrent - len(sender.busy), 0)]:
+                unsent_callbacks = [callback for callback in due if callback.id not in sender.busy]
+                for callback in unsent_callbacks[: max(max_concurrent - len(sender.busy), 0)]:
                     sender.busy.add(callback.id)
                     deliveries.create_task(self._deliver(sender, callback))
                 if (

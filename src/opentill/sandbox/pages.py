@@ -70,7 +70,7 @@ _ERROR_TEXTS: Final = {
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The pressed button of the phone, the transfer page or the 3-D Secure page."""
+    """The form of the buttons on the pages of the phone, the transfer and 3-D Secure."""
 
     decision: Literal["approve", "decline"]
 

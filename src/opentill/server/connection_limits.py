@@ -74,15 +74,15 @@ class ConnectionLimits:
         Otherwise returns the response to all of its requests except a health check.
         """
         address = None if is_inside(peer, self._trusted) else limit_subject(peer)
-        own = set[Connection]() if address is None else self._by_address.get(address, set())
-        if 0 < self._per_address <= len(own) and not self._make_room(own):
+        of_address = set[Connection]() if address is None else self._by_address.get(address, set())
+        if 0 < self._per_address <= len(of_address) and not self._make_room(of_address):
             return self._put_in_reserve(connection, too_many())
         if len(self._admitted) >= self._limit and not self._make_room():
             return self._put_in_reserve(connection, full())
         self._admitted[connection] = address
         if address is not None:
-            own.add(connection)
-            self._by_address[address] = own
+            of_address.add(connection)
+            self._by_address[address] = of_address
         return None
 
     def forget(self, connection: Connection) -> None:
@@ -91,9 +91,9 @@ class ConnectionLimits:
         self._reserve.pop(connection, None)
         address = self._admitted.pop(connection, None)
         if address is not None:
-            own = self._by_address[address]
-            own.discard(connection)
-            if not own:
+            of_address = self._by_address[address]
+            of_address.discard(connection)
+            if not of_address:
                 del self._by_address[address]
 
     def mark_idle(self, connection: Connection) -> None:
@@ -104,31 +104,35 @@ class ConnectionLimits:
         """Record that a connection has a request."""
         self._idle.pop(connection, None)
 
-    def _make_room(self, own: set[Connection] | None = None) -> bool:
-        """Evict a connection, of ``own`` if given; return False if none can be evicted.
+    def _make_room(self, of_address: set[Connection] | None = None) -> bool:
+        """Evict a connection, one of ``of_address`` if given; return False if none can be evicted.
 
-        The longest idle one is evicted first, or else a late one.
+        The connection that has been idle for longest is evicted first, or else a late one.
         """
         idle: Iterable[Connection] = self._idle
-        if own is not None:
-            idle = sorted(self._idle.keys() & own, key=self._idle.__getitem__)
+        if of_address is not None:
+            idle = sorted(self._idle.keys() & of_address, key=self._idle.__getitem__)
         for connection in idle:
             if connection.may_be_evicted():
                 self._end(connection)
                 return True
-        return self._end_late(own)
+        return self._end_late(of_address)
 
-    def _end_late(self, own: set[Connection] | None) -> bool:
-        """Evict a late connection of ``own``, or of the address with the most connections."""
-        if own is None and time.monotonic() < self._look_at:
+    def _end_late(self, of_address: set[Connection] | None) -> bool:
+        """Evict a late connection, of ``of_address`` or of the address with most connections."""
+        if of_address is None and time.monotonic() < self._look_at:
             return False  # many connections arrive: a search for each of them would take too long
-        sets = sorted(self._by_address.values(), key=len, reverse=True) if own is None else [own]
+        sets = (
+            sorted(self._by_address.values(), key=len, reverse=True)
+            if of_address is None
+            else [of_address]
+        )
         for each in sets:
             latest = max(each, key=lambda connection: connection.late_s())
             if latest.late_s() > LATE_S:
                 self._end(latest)
                 return True
-        if own is None:
+        if of_address is None:
             self._look_at = time.monotonic() + LOOK_AGAIN_S
         return False
 

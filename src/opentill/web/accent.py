@@ -100,11 +100,11 @@ def _ink_on(*grounds: str) -> str:
 @lru_cache(maxsize=512)
 def shade(color: str, scheme: Scheme) -> Shade:
     """Return the colours for an accent colour ``#rrggbb``."""
-    card, away = CARDS[scheme], _BLACK if scheme == "light" else _WHITE
-    ground = _adjusted(color, away, (card,), BUTTON_CONTRAST)
+    card, opposite = CARDS[scheme], _BLACK if scheme == "light" else _WHITE
+    ground = _adjusted(color, opposite, (card,), BUTTON_CONTRAST)
     ink = _ink_on(ground)
     wash = _mixed(card, color, _WASH)
-    link = _adjusted(color, away, (*BACKGROUNDS[scheme], wash), TEXT_CONTRAST)
+    link = _adjusted(color, opposite, (*BACKGROUNDS[scheme], wash), TEXT_CONTRAST)
     panel = color if scheme == "light" else _mixed(color, _BLACK, _DARK_PANEL)
     panel_ink = _ink_on(panel)
     # The gradient goes away from the text, so that its end is at least as readable.
@@ -114,7 +114,7 @@ def shade(color: str, scheme: Scheme) -> Shade:
         ink=ink,
         hover=_mixed(ground, _BLACK if ink == _WHITE else _WHITE, _HOVER),
         link=link,
-        link_hover=_mixed(link, away, _HOVER),
+        link_hover=_mixed(link, opposite, _HOVER),
         wash=wash,
         panel=panel,
         panel_end=panel_end,

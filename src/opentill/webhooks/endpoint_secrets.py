@@ -33,12 +33,12 @@ def signing_secrets(secret_key: str, due: DueDelivery, now: int) -> list[str]:
     return secrets
 
 
-def decrypt_old(secret_key: str, own: str, encrypted: bytes, now: int) -> list[OldSecret]:
+def decrypt_old(secret_key: str, own_purpose: str, encrypted: bytes, now: int) -> list[OldSecret]:
     """Return the old secrets that still sign, the newest first. Raises WrongKey."""
-    stored = _read_old(decrypt(secret_key, own, encrypted))
+    stored = _read_old(decrypt(secret_key, own_purpose, encrypted))
     return [old for old in stored if now < old.until]
 
 
-def encrypt_old(secret_key: str, own: str, old: Sequence[OldSecret]) -> bytes:
+def encrypt_old(secret_key: str, own_purpose: str, old: Sequence[OldSecret]) -> bytes:
     """Encrypt old secrets as one value."""
-    return encrypt(secret_key, own, msgspec.json.encode(old).decode())
+    return encrypt(secret_key, own_purpose, msgspec.json.encode(old).decode())

@@ -63,9 +63,9 @@ def headers(
     """
     seconds = timestamp_ms // 1000
     standard = " ".join(standard_signature(key, event_id, seconds, body) for key in keys)
-    own, timestamp, own_old = (name.lower() for name in header_names(prefix))
+    signature, timestamp, old_signature = (name.lower() for name in header_names(prefix))
     signed = [
-        (own, own_signature(keys[0], timestamp_ms, body)),
+        (signature, own_signature(keys[0], timestamp_ms, body)),
         (timestamp, str(timestamp_ms)),
         ("webhook-id", event_id),
         ("webhook-timestamp", str(seconds)),
@@ -73,5 +73,5 @@ def headers(
     ]
     if len(keys) > 1:
         old = " ".join(own_signature(key, timestamp_ms, body) for key in keys[1:])
-        signed.append((own_old, old))
+        signed.append((old_signature, old))
     return signed

@@ -38,7 +38,7 @@ def gateway_event(attempt: PaymentAttempt | str, **fields: object) -> GatewayPay
 
 
 async def confirm_batch(tx: Tx, events: list[GatewayPaymentEvent]) -> set[str]:
-    """Confirm payments in one batch; return the attempts that were confirmed."""
+    """Confirm payments in one batch; return the ids of the confirmed attempts."""
     reports = [orders.Report("sandbox", event) for event in events]
     return {attempt_id for _, attempt_id in await orders.confirm_many(tx, reports, LATER)}
 

@@ -85,7 +85,7 @@ class SandboxGateway:
         return _METHODS_BY_CURRENCY.get(currency, ())
 
     async def pay(self, request: PaymentRequest) -> PaymentOutcome:
-        """Start the attempt, or return it if it was started before with the same id."""
+        """Start the attempt, or report its state if it was started before with the same id."""
         order = wire.PaymentOrder(
             id=request.attempt_id,
             amount_minor=request.amount.minor,
@@ -108,7 +108,7 @@ class SandboxGateway:
         return _payment_outcome(response, attempt_id)
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
-        """Start the refund, or return it if it was started before with the same id."""
+        """Start the refund, or report its state if it was started before with the same id."""
         order = wire.RefundOrder(
             id=request.refund_id,
             payment_id=request.provider_ref or request.attempt_id,

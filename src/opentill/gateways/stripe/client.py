@@ -85,7 +85,7 @@ class StripeGateway:
         return METHODS_BY_CURRENCY.get(currency, ())
 
     async def pay(self, request: PaymentRequest) -> PaymentOutcome:
-        """Open a Checkout Session, or return the one that was opened before with the same id.
+        """Open a Checkout Session, or report the session that was opened before with the same id.
 
         A refusal by Stripe is DECLINED: the order may be paid by another method or gateway.
         """
@@ -138,7 +138,7 @@ class StripeGateway:
         return response.value.attempt_id if response.value else None
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
-        """Refund a payment, or return the refund that was made before with the same id.
+        """Refund a payment, or report the refund that was made before with the same id.
 
         An existing refund is searched first, because Stripe may have forgotten the idempotency key
         and would refund twice.

@@ -120,7 +120,7 @@ async def export_csv_limited(
 
 
 async def _stop(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks that read ahead, and wait until they have returned their connections."""
+    """Cancel tasks that read ahead, and wait until they have given their connections back."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

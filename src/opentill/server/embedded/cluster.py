@@ -157,28 +157,28 @@ class Cluster:
             shutil.rmtree(old)
         names = self.data_dir / "postgres.new-names"
         environment = sysuser.name_environment(self._ids[0] if self._ids else os.geteuid(), names)
-        fresh = Path(tempfile.mkdtemp(prefix="postgres.new-", dir=self.data_dir))
+        new_dir = Path(tempfile.mkdtemp(prefix="postgres.new-", dir=self.data_dir))
         if self._ids is not None:
-            os.chown(fresh, *self._ids)
+            os.chown(new_dir, *self._ids)
         options = ["--auth=trust", "--encoding=UTF8", "--locale-provider=builtin"]
         options += ["--builtin-locale=C.UTF-8", "--locale=C", "--data-checksums"]
-        options += ["--no-instructions", f"--username={DATABASE}", f"--pgdata={fresh}"]
+        options += ["--no-instructions", f"--username={DATABASE}", f"--pgdata={new_dir}"]
         if not self._durable:
             options.append("--no-sync")
         process = self._programs.run("initdb", *options, environment=environment)
         if process.returncode == 0:
             fsync = f"fsync={'on' if self._durable else 'off'}"
-            single = ["--single", "-D", str(fresh), "-c", fsync, "template1"]
+            single = ["--single", "-D", str(new_dir), "-c", fsync, "template1"]
             create = f"create database {DATABASE}\n".encode()
             process = self._programs.run("postgres", *single, stdin=create, environment=environment)
         shutil.rmtree(names, ignore_errors=True)
         if process.returncode != 0 or b"ERROR" in process.stderr:
-            shutil.rmtree(fresh, ignore_errors=True)
+            shutil.rmtree(new_dir, ignore_errors=True)
             message = f"the embedded database cannot be made: {last_problem(process.stderr)}"
             raise DataDirError(message)
         if self.path.exists():
             self.path.rmdir()
-        fresh.rename(self.path)
+        new_dir.rename(self.path)
 
     def _ready_socket_dir(self) -> None:
         if self.socket_dir == self.path:
@@ -268,8 +268,8 @@ class Cluster:
     def _adopted(self) -> int | None:
         """Return the process id of a server of this cluster that another process started, if any.
 
-        Its working directory is the cluster's. If that is hidden (root in a container may not read
-        other users' processes), a response on the cluster's socket suffices.
+        Its working directory is the directory of the cluster. If that is hidden (root in a
+        container may not read other users' processes), a response on the cluster's socket suffices.
         """
         pid = self._pid_file()
         if pid is None or not _is_alive(pid):
