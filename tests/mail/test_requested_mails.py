@@ -165,7 +165,7 @@ async def test_the_subject_of_an_invitation_contains_no_text_of_the_inviter(
     )
     assert isinstance(parsed, EmailMessage)
     assert parsed["subject"] == translate(
-        "merchant", language, "You are invited to a team on OpenTill"
+        "merchant", language, "You have been invited to a team on OpenTill"
     )
     assert "900" not in str(parsed["from"])
     for kind in ("plain", "html"):
@@ -173,7 +173,7 @@ async def test_the_subject_of_an_invitation_contains_no_text_of_the_inviter(
         assert part is not None
         text = re.sub(r"<[^>]+>", " ", part.get_content())
         lines = [line for line in re.sub(r"[ \t]+", " ", text).splitlines() if lure in line]
-        label = translate("merchant", language, "The merchant calls itself")
+        label = translate("merchant", language, "Merchant (name not verified)")
         inviter = translate("merchant", language, "Invited by")
         assert len(lines) == 2, text
         assert label in lines[0]

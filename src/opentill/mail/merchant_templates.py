@@ -1,7 +1,7 @@
 """Templates of mails about a merchant's payments, money and settings."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from opentill import payouts
 from opentill.mail.digest_model import DigestContent
@@ -35,11 +35,11 @@ def refund_report(subject: str, text: str) -> _Template[RefundReportContent]:
             facts=[
                 (_("Amount"), amount),
                 (_("Reason"), refund_failures.text_of(content.reason, language) or "–"),
-                (_("When"), context.when(content.at)),
-                (_("Order"), content.order_id),
+                (_("Date"), context.when(content.at)),
+                (_("Order ID"), content.order_id),
             ],
             action=(
-                _("See the payment"),
+                _("View payment"),
                 context.url(f"/dashboard/{content.merchant_id}/payments/{content.order_id}"),
             ),
         )
@@ -51,28 +51,26 @@ def dispute(content: DisputeContent, context: MessageContext) -> Message:
     """Report a new dispute to members."""
     _, language = context.gettext, context.localizer.language
     deadline = (
-        _("nobody has named a time yet")
-        if content.respond_by is None
-        else context.when(content.respond_by)
+        _("no deadline yet") if content.respond_by is None else context.when(content.respond_by)
     )
     return Message(
-        subject=_("A payment of {amount} is disputed", amount=context.amount(content.amount)),
+        subject=_("A payment of {amount} was disputed", amount=context.amount(content.amount)),
         paragraphs=[
             _(
-                "A customer of {shop} disputes a payment. If you can show that it was right, "
-                "submit evidence before the deadline: without a response the money is usually "
-                "lost.",
+                "A customer of {shop} disputed a payment. To challenge the dispute, submit "
+                "evidence before the deadline. If you do not respond, you usually lose the "
+                "dispute and the amount.",
                 shop=context.shop,
             )
         ],
         facts=[
             (_("Amount"), context.amount(content.amount)),
             (_("Reason"), dispute_reasons.text_of(content.reason, language) or "–"),
-            (_("Respond until"), deadline),
-            (_("Order"), content.order_id),
+            (_("Respond by"), deadline),
+            (_("Order ID"), content.order_id),
         ],
         action=(
-            _("Respond to the dispute"),
+            _("Respond to dispute"),
             context.url(f"/dashboard/{content.merchant_id}/disputes/{content.dispute_id}"),
         ),
     )
@@ -84,10 +82,10 @@ def payout(subject: str, text: str) -> _Template[PayoutContent]:
     def template(content: PayoutContent, context: MessageContext) -> Message:
         _, amount = context.gettext, context.amount(content.amount)
         returned = (
-            N_("Your bank returned a payout of {amount}"),
+            N_("Payout of {amount} returned by your bank"),
             N_(
-                "Your bank returned a payout of {shop} that had been sent. Its money is available "
-                "again."
+                "Your bank returned a payout that had been sent to the bank account of {shop}. "
+                "The money is back in your available balance."
             ),
         )
         own_subject, own_text = returned if content.returned else (subject, text)
@@ -95,10 +93,10 @@ def payout(subject: str, text: str) -> _Template[PayoutContent]:
         if content.returned or payouts.names_account(content.reason):
             paragraphs.append(
                 _(
-                    "Unless you have changed your bank account since then, the next payout waits "
-                    "until an owner of your team enters another account or the operator confirms "
-                    "this one. If it is closed or wrong, enter another one on the page of "
-                    "payouts; if it is right, write to the operator."
+                    "Unless you have changed your bank account since then, payouts are paused "
+                    "until an owner enters another account or the operator confirms this one. If "
+                    "the account is closed or wrong, enter another one on the Payouts page. If it"
+                    " is correct, contact the operator."
                 )
             )
         facts = [
@@ -111,12 +109,21 @@ def payout(subject: str, text: str) -> _Template[PayoutContent]:
             paragraphs=paragraphs,
             facts=[fact for fact in facts if fact[1]],
             action=(
-                _("See the payout"),
+                _("View payout"),
                 context.url(f"/dashboard/{content.merchant_id}/payouts/{content.payout_id}"),
             ),
         )
 
     return template
+
+
+# Action in the audit log → the subject of its mail, if its topic has one for several actions.
+_SUBJECT_OF_ACTION: Final = {
+    "keys create": N_("API key of {shop} created"),
+    "keys regenerate": N_("API key of {shop} replaced"),
+    "keys revoke": N_("API key of {shop} revoked"),
+    "webhooks add": N_("Webhook endpoint of {shop} added"),
+}
 
 
 def audit_entry(subject: str, text: str, label: str, page: str) -> _Template[AuditContent]:
@@ -125,12 +132,12 @@ def audit_entry(subject: str, text: str, label: str, page: str) -> _Template[Aud
     def template(content: AuditContent, context: MessageContext) -> Message:
         _ = context.gettext
         return Message(
-            subject=_(subject, shop=context.shop),
+            subject=_(_SUBJECT_OF_ACTION.get(content.action, subject), shop=context.shop),
             paragraphs=[_(text, shop=context.shop)],
             facts=[
-                (_("What"), f"{content.action}: {content.subject}"),
-                (_("By whom"), content.who),
-                (_("When"), context.when(content.at)),
+                (_("Details"), content.subject),
+                (_("Changed by"), content.who),
+                (_("Date"), context.when(content.at)),
             ],
             action=(_(label), context.url(f"/dashboard/{content.merchant_id}/{page}")),
         )
@@ -149,7 +156,7 @@ def digest(content: DigestContent, context: MessageContext) -> Message:
             (_("Payments") + f" ({currency})", context.localizer.number(day.payments)),
             (_(NC_("daily summary", "Paid")), context.amount(day.paid)),
             (_(NC_("daily summary", "Refunded")), context.amount(day.refunded)),
-            (_("Lost to disputes"), context.amount(day.disputed)),
+            (_("Disputes lost"), context.amount(day.disputed)),
             (_("Net"), context.amount(day.net)),
         ]
     has_movements = bool(facts)
@@ -161,20 +168,25 @@ def digest(content: DigestContent, context: MessageContext) -> Message:
         facts.append(
             (_("Payments with a failed refund"), context.localizer.number(content.failed_refunds))
         )
+    paid = ", ".join(context.amount(day.paid) for day in content.days)
     return Message(
-        subject=_("{shop}: {date}", shop=context.shop, date=date),
+        subject=_(
+            "{shop}: {amount} in payments on {date}", shop=context.shop, amount=paid, date=date
+        )
+        if paid
+        else _("{shop}: no payments on {date}", shop=context.shop, date=date),
         paragraphs=[
             _(
-                N_("What happened on {date} ({zone}).")
+                N_("Summary for {date} ({zone}).")
                 if has_movements
-                else N_("Nothing was paid, refunded or disputed on {date} ({zone})."),
+                else N_("There were no payments, refunds or disputes on {date} ({zone})."),
                 date=date,
                 zone=context.zone.key,
             )
         ],
         facts=facts,
-        action=(_("See the dashboard"), context.url(f"/dashboard/{content.merchant_id}/")),
-        note=_("An owner can turn this daily message off in the settings."),
+        action=(_("Open dashboard"), context.url(f"/dashboard/{content.merchant_id}/")),
+        note=_("An owner can turn off this daily summary in the settings."),
     )
 
 
@@ -189,12 +201,12 @@ def deadline(text: str, text_responded: str, label: str) -> _Template[DeadlineCo
             (_("Amount"), amount),
             (_("Merchant"), content.shop),
             (_("Reason"), dispute_reasons.text_of(content.reason, language) or "–"),
-            (_("Respond until"), context.when(content.respond_by)),
-            (_("Order"), content.order_id),
+            (_("Respond by"), context.when(content.respond_by)),
+            (_("Order ID"), content.order_id),
         ]
         return Message(
             subject=_(
-                "Disputed payment of {amount}: less than {left} to respond",
+                "Dispute of {amount}: less than {left} left to respond",
                 amount=amount,
                 left=time_left,
             ),

@@ -19,19 +19,19 @@ from opentill.mail.model import (
 from opentill.web.translations import N_
 
 ACCOUNT_CHANGE: Final = {
-    "authenticator_on": N_("An authenticator was set up"),
+    "authenticator_on": N_("An authenticator was added"),
     "authenticator_off": N_("The authenticator was removed"),
-    "codes": N_("Recovery codes were renewed"),
+    "codes": N_("Recovery codes were replaced"),
     "passkey_on": N_("A passkey was added"),
     "passkey_off": N_("A passkey was removed"),
     "password": N_("The password was changed"),
-    "set_anew": N_("The account was set up anew"),
+    "set_anew": N_("The account was reset"),
     "joined": N_("An invitation was accepted"),
     "role": N_("The role was changed"),
     "removed": N_("A role was removed"),
-    "codes_wrong": N_("Wrong codes were entered with the right password"),
-    "factors_asked": N_("A reset of the second factors was asked for"),
-    "factors_begun": N_("A reset of the second factors has begun"),
+    "codes_wrong": N_("Wrong codes were entered after the correct password"),
+    "factors_asked": N_("A reset of the second factors was requested"),
+    "factors_begun": N_("A reset of the second factors was started"),
     "factors_stopped": N_("The reset of the second factors was stopped"),
     "factors_ended": N_("The second factors were reset"),
 }
@@ -42,16 +42,16 @@ def account_change(content: AccountChangeContent, context: MessageContext) -> Me
     _ = context.gettext
     change = _(ACCOUNT_CHANGE[content.change])
     return Message(
-        subject=_("{change}", change=change),
+        subject=change,
         paragraphs=[
-            _("{change}. It is your account {email}.", change=change, email=content.email),
+            _("{change} for your account {email}.", change=change, email=content.email),
             _(
-                "If you did not expect this, change your password at once and contact the "
+                "If you did not expect this, change your password immediately and contact the "
                 "operator of this service."
             ),
         ],
-        facts=_facts_of_change(content, change, context),
-        action=(_("See your account"), context.url("/security")),
+        facts=_facts_of_change(content, context),
+        action=(_("View your account"), context.url("/security")),
     )
 
 
@@ -63,26 +63,23 @@ def account_change_staff(content: AccountChangeContent, context: MessageContext)
         subject=_("{change}: {email}", change=change, email=content.email),
         paragraphs=[
             _(
-                "{change}. It is the account of somebody on the staff: {email}.",
+                "{change} for the staff account {email}.",
                 change=change,
                 email=content.email,
             ),
-            _("If nobody on the staff expected this, end the person’s logins and ask them."),
+            _("If this was not expected, end the person’s logins and ask them about it."),
         ],
-        facts=_facts_of_change(content, change, context),
-        action=(_("See the staff"), context.url("/console/people")),
+        facts=_facts_of_change(content, context),
+        action=(_("View staff"), context.url("/console/people")),
     )
 
 
-def _facts_of_change(
-    content: AccountChangeContent, change: str, context: MessageContext
-) -> list[Fact]:
+def _facts_of_change(content: AccountChangeContent, context: MessageContext) -> list[Fact]:
     _ = context.gettext
     return [
-        (_("What"), change),
-        (_("By whom"), content.who),
+        (_("Changed by"), content.who),
         (_("Reason"), content.reason),
-        (_("When"), context.when(content.at)),
+        (_("Date"), context.when(content.at)),
     ]
 
 
@@ -90,17 +87,20 @@ def factors_waiting(content: FactorResetContent, context: MessageContext) -> Mes
     """Warn a person whose second factors will be reset, with a link that stops the reset."""
     _ = context.gettext
     return Message(
-        subject=_("Your second factors are about to be reset"),
+        subject=_(
+            "Your second factors will be reset on {time}",
+            time=context.localizer.day_in(content.until, context.zone),
+        ),
         paragraphs=[
             _(
-                "Your passkeys, authenticator and recovery codes are removed on {time}. After "
-                "that, you can log in with your password alone.",
+                "Your passkeys, authenticator and recovery codes will be removed on {time}. After"
+                " that, you can log in with your password alone.",
                 time=context.when(content.until),
             )
         ],
-        facts=[(_("When"), context.when(content.at))],
+        facts=[(_("Requested on"), context.when(content.at))],
         action=(_("Stop the reset"), context.url(context.secret)) if context.secret else None,
-        note=_("If you still have your second factors, or did not ask for this, stop it."),
+        note=_("If you still have your second factors or did not request this, stop the reset."),
     )
 
 
@@ -110,18 +110,18 @@ def login(content: LoginContent, context: MessageContext) -> Message:
     return Message(
         subject=_("New login to your account"),
         paragraphs=[
-            _("Somebody has logged in to your account where it was not seen before."),
+            _("Your account was used to log in from a new device or address."),
             _(
-                "If that was you, there is nothing to do. If not, end that login and change your "
-                "password at once."
+                "If this was you, you do not need to do anything. If not, end that login and "
+                "change your password immediately."
             ),
         ],
         facts=[
-            (_("When"), context.when(content.at)),
+            (_("Date"), context.when(content.at)),
             (_("Device"), content.device or "–"),
-            (_("Address"), content.address),
+            (_("IP address"), content.address),
         ],
-        action=(_("See your logins"), context.url("/security")),
+        action=(_("View your logins"), context.url("/security")),
     )
 
 
@@ -131,24 +131,27 @@ def invitation(content: InvitationContent, context: MessageContext) -> Message:
     Texts by the inviter are only in facts, not in sentences.
     """
     _ = context.gettext
-    of_merchant = [(_("The merchant calls itself"), context.shop)] if context.shop else []
+    of_merchant = [(_("Merchant (name not verified)"), context.shop)] if context.shop else []
     return Message(
-        subject=_("You are invited to a team on OpenTill"),
+        subject=_("You have been invited to a team on OpenTill"),
         paragraphs=[
             _(
-                "You are invited to a team on OpenTill. Whoever invites you chose the names below "
-                "themselves; nobody has checked them."
+                "You have been invited to a team on OpenTill. The person who invited you entered "
+                "the names below, which have not been verified."
             ),
-            _("The link works once, for 24 hours. Whoever has it can use it: do not pass it on."),
+            _(
+                "The link works once and expires after 24 hours. Anyone who has it can use it, so"
+                " do not share it."
+            ),
         ],
         facts=[
             *of_merchant,
             (_("Invited by"), content.by),
-            (_("Works until"), context.when(content.expires_at)),
+            (_("Expires on"), context.when(content.expires_at)),
         ],
         is_branded=False,
-        action=(_("Accept the invitation"), context.url(context.secret)),
-        note=_("If you did not expect this, ignore this mail."),
+        action=(_("Accept invitation"), context.url(context.secret)),
+        note=_("If you did not expect this, ignore this email."),
     )
 
 
@@ -156,13 +159,16 @@ def reset(_content: PasswordResetContent, context: MessageContext) -> Message:
     """Send a link for a new password, or none while a link that staff created is still valid."""
     _ = context.gettext
     return Message(
-        subject=_("Choose a new password"),
+        subject=_("Reset your password"),
         paragraphs=[
-            _("Somebody, hopefully you, wants to choose a new password for this address."),
+            _(
+                "Someone requested a new password for the account that logs in with this email "
+                "address."
+            ),
             _(
                 N_(
-                    "The link works once, for 24 hours. Whoever has it can use it: do not pass it "
-                    "on."
+                    "The link works once and expires after 24 hours. Anyone who has it can use "
+                    "it, so do not share it."
                 )
                 if context.secret
                 else N_(
@@ -171,10 +177,8 @@ def reset(_content: PasswordResetContent, context: MessageContext) -> Message:
                 )
             ),
         ],
-        action=(_("Choose a new password"), context.url(context.secret))
-        if context.secret
-        else None,
-        note=_("If that was not you, ignore this mail: your password stays as it is."),
+        action=(_("Reset your password"), context.url(context.secret)) if context.secret else None,
+        note=_("If this was not you, ignore this email. Your password will not change."),
     )
 
 
@@ -182,7 +186,7 @@ MOVEMENT_KIND: Final = {
     "payout-returned": N_("Payout marked as returned"),
     "confirm": N_("Confirmation of a payment"),
     "refund": N_("Refund"),
-    "refund-recorded": N_("Refund made elsewhere, to be recorded"),
+    "refund-recorded": N_("Refund made outside OpenTill"),
     "refund-failed": N_("Refund marked as failed"),
     "refund-reversed": N_("Refund marked as reversed"),
     "dispute-won": N_("Dispute marked as won"),
@@ -200,22 +204,26 @@ MOVEMENT_KIND: Final = {
 def test(content: TestContent, context: MessageContext) -> Message:
     """Build the mail that tests the mail server."""
     return Message(
-        subject=context.gettext("A test of OpenTill's mail"),
-        paragraphs=[context.gettext("If you read this, mail works.")],
-        facts=[(context.gettext("When"), context.when(content.at))],
+        subject=context.gettext("Test email from OpenTill"),
+        paragraphs=[
+            context.gettext("If you can read this email, the mail server is set up correctly.")
+        ],
+        facts=[(context.gettext("Date"), context.when(content.at))],
     )
 
 
 def violations(content: ViolationsContent, context: MessageContext) -> Message:
     """Alert staff to violations of integrity rules."""
-    _ = context.gettext
     return Message(
-        subject=_("The books are wrong"),
+        subject=context.localizer.ngettext(
+            "The ledger check found {number} violation",
+            "The ledger check found {number} violations",
+            content.violations,
+        ),
         paragraphs=[
-            _(
-                "The continuous check of the ledger has found {number} violations. Look into them "
-                "before you pay anybody out:",
-                number=context.localizer.number(content.violations),
+            context.gettext(
+                "The books contradict each other. Investigate the violations before you send "
+                "payouts:"
             )
         ],
         note="opentill ledger check",
@@ -226,17 +234,22 @@ def outage(content: OutageContent, context: MessageContext) -> Message:
     """Alert staff to an outage of a gateway."""
     _ = context.gettext
     return Message(
-        subject=_("The gateway {gateway} does not respond", gateway=content.gateway),
+        subject=context.localizer.ngettext(
+            "Gateway {gateway} is not responding: {number} payment waiting",
+            "Gateway {gateway} is not responding: {number} payments waiting",
+            content.payments,
+            gateway=content.gateway,
+        ).unescape(),
         paragraphs=[
             _(
                 "Payments through {gateway} have been waiting for a response for a long time. "
-                "Customers may have paid; OpenTill goes on asking.",
+                "Customers may have paid. OpenTill keeps querying the gateway.",
                 gateway=content.gateway,
             )
         ],
         facts=[
             (_("Payments"), context.localizer.number(content.payments)),
-            (_("The oldest since"), context.when(content.since)),
+            (_("Oldest since"), context.when(content.since)),
         ],
         note="opentill orders",
     )
@@ -247,20 +260,23 @@ def approval(content: ApprovalContent, context: MessageContext) -> Message:
     _, amount = context.gettext, context.amount(content.amount)
     return Message(
         subject=_(
-            "{kind} of {amount}: a second person is needed",
+            "{kind} of {amount} needs approval",
             kind=_(MOVEMENT_KIND[content.kind]),
             amount=amount,
         ),
         paragraphs=[
-            _("This waits for somebody else than who asked for it. Nothing has moved yet.")
+            _(
+                "This request must be approved by someone other than the person who made it. No "
+                "money has been moved yet."
+            )
         ],
         facts=[
-            (_("What"), _(MOVEMENT_KIND[content.kind])),
+            (_("Request type"), _(MOVEMENT_KIND[content.kind])),
             (_("Amount"), amount),
             (_("Merchant"), content.shop),
             (_("Reason"), content.reason),
-            (_("By whom"), content.who),
-            (_("When"), context.when(content.at)),
+            (_("Requested by"), content.who),
+            (_("Date"), context.when(content.at)),
         ],
-        action=(_("See the approvals"), context.url("/console/approvals")),
+        action=(_("View approvals"), context.url("/console/approvals")),
     )

@@ -90,11 +90,10 @@ TOPICS: Final = (
         "refund_reversed",
         model.RefundReportContent,
         merchant_templates.refund_report(
-            N_("A refund of {amount} was reversed"),
+            N_("Refund of {amount} reversed"),
             N_(
-                "A refund by {shop} succeeded at first, but the customer’s bank sent the money "
-                "back. The amount is on your balance again, and the customer did not get it. You "
-                "can refund the payment again."
+                "The customer’s bank returned a refund from {shop}. The customer has not received"
+                " the money, and it is back in your balance. You can refund the payment again."
             ),
         ),
         ("owner", "finance", "support"),
@@ -103,10 +102,10 @@ TOPICS: Final = (
         "refund_at_gateway",
         model.RefundReportContent,
         merchant_templates.refund_report(
-            N_("A payment was refunded at the payment provider: {amount}"),
+            N_("{amount} refunded at the payment provider"),
             N_(
                 "{amount} of a payment to {shop} was refunded directly at the payment provider, "
-                "not through OpenTill. The amount was taken from your balance."
+                "not through OpenTill. The amount has been deducted from your balance."
             ),
         ),
         ("owner", "finance"),
@@ -116,8 +115,8 @@ TOPICS: Final = (
         "payout_paid",
         model.PayoutContent,
         merchant_templates.payout(
-            N_("A payout of {amount} has been paid"),
-            N_("A payout of {shop} has left for your bank."),
+            N_("Payout of {amount} sent"),
+            N_("A payout has been sent to the bank account of {shop}."),
         ),
         ("owner", "finance"),
     ),
@@ -125,8 +124,11 @@ TOPICS: Final = (
         "payout_failed",
         model.PayoutContent,
         merchant_templates.payout(
-            N_("A payout of {amount} has failed"),
-            N_("A payout of {shop} could not be sent. Its money is available again."),
+            N_("Payout of {amount} failed"),
+            N_(
+                "A payout to the bank account of {shop} could not be sent. The money is back in "
+                "your available balance."
+            ),
         ),
         ("owner", "finance"),
     ),
@@ -134,14 +136,14 @@ TOPICS: Final = (
         "endpoint_disabled",
         model.AuditContent,
         merchant_templates.audit_entry(
-            N_("A webhook endpoint of {shop} was switched off"),
+            N_("Webhook endpoint of {shop} disabled"),
             N_(
-                "OpenTill sends no more events to an endpoint of {shop}, because it does not take "
-                "them. Once it is switched on again, only those that wait already are sent. What "
-                "happens until then is not sent by itself: send it from the page Events of the "
-                "dashboard, or read it from /v1/events."
+                "OpenTill has stopped sending events to an endpoint of {shop} because deliveries "
+                "kept failing. When you enable the endpoint again, only events that are already "
+                "waiting are sent. Events that happen until then are not sent automatically: send"
+                " them from the Events page of the dashboard, or read them from /v1/events."
             ),
-            N_("See the endpoints"),
+            N_("View endpoints"),
             "developers/webhooks",
         ),
         ("owner", "developer"),
@@ -150,13 +152,13 @@ TOPICS: Final = (
         "endpoint_changed",
         model.AuditContent,
         merchant_templates.audit_entry(
-            N_("A webhook address of {shop} was changed"),
+            N_("Webhook URL of {shop} changed"),
             N_(
-                "Events of {shop}, such as payments of customers, go to a new address. If nobody "
-                "on your team changed it, change the address back, rotate its secret and change "
-                "your passwords."
+                "Events of {shop}, such as customers’ payments, are now sent to a new URL. If "
+                "nobody on your team made this change, change the URL back, rotate its secret and"
+                " change your passwords."
             ),
-            N_("See the endpoints"),
+            N_("View endpoints"),
             "developers/webhooks",
         ),
         ("owner", "developer"),
@@ -165,12 +167,12 @@ TOPICS: Final = (
         "key_changed",
         model.AuditContent,
         merchant_templates.audit_entry(
-            N_("An API key of {shop} was changed"),
+            N_("API key of {shop} changed"),
             N_(
-                "Somebody has created, replaced or revoked an API key of {shop}. If that was none "
-                "of you, revoke the key and change your passwords."
+                "An API key of {shop} was created, replaced or revoked. If nobody on your team "
+                "did this, revoke the key and change your passwords."
             ),
-            N_("See the keys"),
+            N_("View API keys"),
             "developers/keys",
         ),
         ("owner", "developer"),
@@ -179,12 +181,12 @@ TOPICS: Final = (
         "account_changed",
         model.AuditContent,
         merchant_templates.audit_entry(
-            N_("The bank account of {shop} was changed"),
+            N_("Bank account of {shop} changed"),
             N_(
-                "Somebody has changed the bank account for the payouts of {shop}. If it was not "
-                "you or your team, contact us immediately and change your passwords."
+                "The bank account for payouts of {shop} was changed. If nobody on your team made "
+                "this change, contact us immediately and change your passwords."
             ),
-            N_("See the bank account"),
+            N_("View bank account"),
             "payouts/account",
         ),
         ("owner", "finance"),
@@ -219,14 +221,16 @@ TOPICS: Final = (
         model.DeadlineContent,
         merchant_templates.deadline(
             N_(
-                "A dispute of {shop} can be responded to for less than {left}, and no evidence "
-                "was handed in. Without a response the money is usually lost."
+                "The deadline for a dispute of {shop} is in less than {left}, and no evidence has"
+                " been submitted. If you do not respond, you usually lose the dispute and the "
+                "amount."
             ),
             N_(
-                "A dispute of {shop} can be responded to for less than {left}, and no evidence "
-                "was handed in. Without a response the money is usually lost."
+                "The deadline for a dispute of {shop} is in less than {left}, and no evidence has"
+                " been submitted. If you do not respond, you usually lose the dispute and the "
+                "amount."
             ),
-            N_("Respond to the dispute"),
+            N_("Respond to dispute"),
         ),
         ("owner", "support"),
     ),
@@ -235,14 +239,15 @@ TOPICS: Final = (
         model.DeadlineContent,
         merchant_templates.deadline(
             N_(
-                "A dispute of {shop} can be responded to for less than {left}. The merchant has "
-                "handed in no evidence."
+                "The deadline for a dispute of {shop} is in less than {left}. The merchant has "
+                "not submitted evidence."
             ),
             N_(
-                "A dispute of {shop} can be responded to for less than {left}. The merchant has "
-                "handed in evidence: send it to the bank, and note at the dispute that you did."
+                "The deadline for a dispute of {shop} is in less than {left}. The merchant has "
+                "submitted evidence: send it to the bank, and add a note to the dispute when you "
+                "have."
             ),
-            N_("See the dispute"),
+            N_("View dispute"),
         ),
         staff=_roles_with("disputes.decide"),
     ),
