@@ -1,5 +1,7 @@
 """Administrators create merchants in the console, as the command line does."""
 
+import re
+
 from console.test_terms import form_values
 from opentill import merchants
 from support.api_server import ApiServer
@@ -32,7 +34,7 @@ def test_a_merchant_is_created_once_with_its_terms(api_server: ApiServer) -> Non
     assert (str(merchant.platform_fee_rate), str(merchant.reserve_rate)) == ("0.029", "0.1")
     assert [str(fee) for fee in merchants.read_fees(merchant.fees)] == ["ALIPAY=0.02"]
     page = admin.get(location).text
-    assert f"--merchant {merchant.id} --role owner" in page
+    assert f'href="/console/merchants/{merchant.id}/owner"' in page
     (row,) = api_server.sql(
         "select who, reason from audit_log where action = 'merchants create' and merchant_id = $1",
         merchant.id,
@@ -66,3 +68,21 @@ def test_only_administrators_create_merchants(api_server: ApiServer) -> None:
         assert "Only an administrator creates merchants." in visitor.get(PATH).text
         assert visitor.post(PATH, {}).status_code == 403
         assert PATH not in visitor.get("/console/merchants").text
+
+
+def test_an_administrator_invites_the_owner_of_a_merchant(api_server: ApiServer) -> None:
+    admin = create_person(api_server, None, staff_role="admin")
+    created = admin.post(PATH, new_form(admin, name="Quay Tea")).headers["location"]
+    path = created.partition("?")[0] + "/owner"
+    assert "Quay Tea" in admin.get(path).text
+    refusal = admin.post(path, {"email": "ben"})
+    assert (refusal.status_code, 'id="email-error"' in refusal.text) == (400, True)
+    page = admin.post(path, {"email": "ben@quay.example"}).text
+    assert "ben@quay.example is invited" in page
+    (link,) = re.findall(r"<code>(http\S+/invite/\S+)</code>", page)
+    assert (
+        "Quay Tea" in admin.get(link.partition("/invite/")[1] + link.partition("/invite/")[2]).text
+    )
+    support = create_person(api_server, None, staff_role="support")
+    assert "Only an administrator invites owners." in support.get(path).text
+    assert support.post(path, {"email": "eve@quay.example"}).status_code == 403

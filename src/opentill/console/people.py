@@ -9,11 +9,10 @@ from opentill import mail, people
 from opentill.console.approvals import NOT_SECOND_PERSON, approver
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, NotFound
-from opentill.db.database import Tx
 from opentill.merchants import Actor, Key
-from opentill.people import STAFF_ROLES, NewLink, StaffRole
+from opentill.people import STAFF_ROLES, StaffRole
 from opentill.people.lifetimes import HOUR_MS
-from opentill.portal import mail_language, render
+from opentill.portal import invitations, mail_language, render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
@@ -71,7 +70,7 @@ def _read_role(form: dict[str, str]) -> StaffRole | None:
 
 async def invite_person(request: PageRequest) -> Response:
     """Invite a person to the staff. If there is no mail server, the page shows the link once."""
-    form, settings = await request.form(), request.app.settings
+    form = await request.form()
     role, language = _read_role(form), mail_language.choose(request, form)
     values: dict[str, str] = {"email": form.get("email", ""), "language": language or ""}
     if role is None:
@@ -85,32 +84,11 @@ async def invite_person(request: PageRequest) -> Response:
         email=values["email"], by=request.login.name, language=language, staff_role=role
     )
 
-    async def work(tx: Tx) -> NewLink:
-        return (await mail.invite(tx, settings, invitation, actor, request.now))[0]
-
     try:
-        link = await request.app.db.run(work)
-    except mail.TooManyInvitations:
-        status, error = (
-            429,
-            N_(
-                "A person may invite 50 times within 24 hours, and a merchant "
-                "200 times. Try again later"
-            ),
-        )
-    except mail.TooManyMails:
-        status, error = (
-            429,
-            N_("Ten messages were sent to this address on request within an hour. Try again later"),
-        )
-    except Invalid as problem:
-        status, error = 400, N_("Enter an e-mail address such as name@example.com")
-        if "staff" in (problem.reason or ""):
-            error = N_("This person is staff already")
-    else:
-        url = settings.public_url.rstrip("/") + link.path if link.is_shown else ""
-        return await _list_page(request, link=url, invited=link.link.email)
-    return await _list_page(request, status, {"email": error}, **values)
+        invited, link = await invitations.invite(request, invitation, actor)
+    except invitations.Refused as refusal:
+        return await _list_page(request, refusal.status, {"email": refusal.error}, **values)
+    return await _list_page(request, link=link, invited=invited)
 
 
 async def request_factor_reset(request: PageRequest) -> Response:

@@ -10,7 +10,7 @@ from opentill.core.errors import Invalid, KeyReused
 from opentill.dashboard import page_helpers
 from opentill.dashboard.labels import MAIL_STATUS
 from opentill.db.database import Tx
-from opentill.portal import form_ids, lists, render
+from opentill.portal import form_ids, invitations, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.language import names
@@ -82,7 +82,7 @@ async def resend(request: PageRequest) -> Response:
     except KeyReused:
         return page_helpers.redirect(request, "mails")
     except mail.TooManyMails:
-        return await _page(request, 429, {"mails": page_helpers.TOO_MANY_MAILS})
+        return await _page(request, 429, {"mails": invitations.TOO_MANY_MAILS})
     except Invalid:
         return await _page(
             request,

@@ -1,6 +1,5 @@
 """Functions and texts that several pages of the dashboard share."""
 
-from typing import Final
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
@@ -11,11 +10,6 @@ from opentill.db import rate_limits
 from opentill.merchants import Merchant
 from opentill.portal import render
 from opentill.portal.request import PageRequest
-from opentill.web.translations import N_
-
-TOO_MANY_MAILS: Final = N_(
-    "Ten messages were sent to this address on request within an hour. Try again later"
-)
 
 
 async def find_merchant(request: PageRequest) -> Merchant:

@@ -8,9 +8,8 @@ from starlette.responses import Response
 from opentill import mail, merchants, people
 from opentill.core.errors import Invalid
 from opentill.dashboard import page_helpers
-from opentill.db.database import Tx
-from opentill.people import MERCHANT_ROLES, MerchantRole, NewLink
-from opentill.portal import mail_language, render
+from opentill.people import MERCHANT_ROLES, MerchantRole
+from opentill.portal import invitations, mail_language, render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
@@ -76,28 +75,11 @@ async def invite(request: PageRequest) -> Response:
         by_member=True,
     )
 
-    async def work(tx: Tx) -> NewLink:
-        return (await mail.invite(tx, request.app.settings, invitation, actor, request.now))[0]
-
     try:
-        new = await request.app.db.run(work)
-    except mail.TooManyInvitations:
-        error = N_(
-            "A person may invite 50 times within 24 hours, and a merchant "
-            "200 times. Try again later"
-        )
-        return await _team(request, 429, {"email": error}, **entries)
-    except mail.TooManyMails:
-        return await _team(request, 429, {"email": page_helpers.TOO_MANY_MAILS}, **entries)
-    except Invalid as problem:
-        error = (
-            N_("This person is a member already")
-            if "member" in (problem.reason or "")
-            else N_("Enter an e-mail address such as name@example.com")
-        )
-        return await _team(request, 400, {"email": error}, **entries)
-    link = request.app.settings.public_url.rstrip("/") + new.path if new.is_shown else ""
-    return await _team(request, link=link, invited=new.link.email)
+        invited, link = await invitations.invite(request, invitation, actor)
+    except invitations.Refused as refusal:
+        return await _team(request, refusal.status, {"email": refusal.error}, **entries)
+    return await _team(request, link=link, invited=invited)
 
 
 async def change_role(request: PageRequest) -> Response:

@@ -1,0 +1,57 @@
+"""Invitations that pages create: of members by a team or by staff, and of staff."""
+
+from typing import Final
+
+from opentill import mail
+from opentill.core.errors import Invalid
+from opentill.db.database import Tx
+from opentill.merchants import Actor
+from opentill.people import NewLink
+from opentill.portal.request import PageRequest
+from opentill.web.translations import N_
+
+TOO_MANY_MAILS: Final = N_(
+    "Ten messages were sent to this address on request within an hour. Try again later"
+)
+
+
+class Refused(Exception):
+    """An invitation that is refused: status of the response, and the error text of the address."""
+
+    def __init__(self, status: int, error: str) -> None:
+        """``error`` is a message id."""
+        super().__init__(error)
+        self.status = status
+        self.error = error
+
+
+async def invite(
+    request: PageRequest, invitation: mail.NewInvitation, actor: Actor
+) -> tuple[str, str]:
+    """Invite a person; return their address, and the link if no mail server can send it, else "".
+
+    Raises Refused, and NotFound for an unknown merchant.
+    """
+    settings = request.app.settings
+
+    async def work(tx: Tx) -> NewLink:
+        return (await mail.invite(tx, settings, invitation, actor, request.now))[0]
+
+    try:
+        new = await request.app.db.run(work)
+    except mail.TooManyInvitations:
+        error = N_(
+            "A person may invite 50 times within 24 hours, and a merchant "
+            "200 times. Try again later"
+        )
+        raise Refused(429, error) from None
+    except mail.TooManyMails:
+        raise Refused(429, TOO_MANY_MAILS) from None
+    except Invalid as problem:
+        error = N_("Enter an e-mail address such as name@example.com")
+        if "member" in (problem.reason or ""):
+            error = N_("This person is a member already")
+        elif "staff" in (problem.reason or ""):
+            error = N_("This person is staff already")
+        raise Refused(400, error) from None
+    return new.link.email, settings.public_url.rstrip("/") + new.path if new.is_shown else ""
