@@ -193,6 +193,7 @@ def test_the_home_page_shows_the_volume_and_the_balances(shop: Shop) -> None:
     text = visible_text(page.text)
     assert re.search(r"USD [0-9,]+ \$[0-9,.]+ \$[0-9,.]+ \$[0-9,.]+ By gateway", text)
     assert re.search(r"manual Bank transfer USD [0-9,]+ [0-9,]+ [0-9.]+% \$[0-9,.]+", text), text
+    assert re.search(r"Disputes this month Disputes opened [0-9]+ Won [0-9]+ Lost ", text), text
     empty_days = auditor.get("/console/?from=2001-01-01&to=2001-01-02").text
     assert "There are no payments on these days. Choose other days above." in empty_days
     reversed_days = auditor.get("/console/?from=2026-01-02&to=2026-01-01").text

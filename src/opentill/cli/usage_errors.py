@@ -97,7 +97,8 @@ def _accepted(parameter: Any, error: "typer.TyperException") -> str:
         )
         return f"must be a whole number{bounds}"
     if isinstance(descriptor.annotation, enum.EnumType):
-        return f"must be one of {' '.join(str(each.value) for each in descriptor.annotation)}"
+        choices: list[enum.Enum] = list(descriptor.annotation)
+        return f"must be one of {' '.join(str(choice.value) for choice in choices)}"
     return f"is not accepted: {error.message.rstrip('.')}"
 
 

@@ -15,7 +15,7 @@ from opentill.db.database import Tx
 from opentill.figures.model import local
 from opentill.ledger import MERCHANT_ACCOUNTS, TrialBalance
 from opentill.orders import Order
-from opentill.portal import lists, render
+from opentill.portal import dispute_rates, lists, render
 from opentill.portal.lists import Days
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
@@ -50,6 +50,9 @@ async def show_home(request: PageRequest) -> Response:
     late_queues = [
         row for row in await queues.read(request.app.db, request.now) if (row.age_ms or 0) > LATE_MS
     ]
+    disputes = []
+    if request.may("disputes.read"):
+        disputes = await dispute_rates.read(request.app.db, localizer, None, request.now, months=1)
     texts = home_figures.FigureTexts(localizer, days, request.now, by_day, gateways, previous)
     shown_chart = lists.choice(request, "chart", tuple(home_figures.CHARTS)) or "volume"
     return render.page(
@@ -71,6 +74,7 @@ async def show_home(request: PageRequest) -> Response:
         shown_chart=shown_chart,
         gateways=[(gateway, _gateway_cells(localizer, gateway)) for gateway in gateways],
         late_queues=late_queues,
+        disputes=disputes,
         newest=[
             (order, localizer.amount(Money(order.amount_minor, order.currency))) for order in newest
         ],
