@@ -1,11 +1,14 @@
--- Refunds that failed before they were shown as needing attention: what a later refund has returned, or
--- what failed over 90 days ago, counts as handled. Only failed refunds are read, by their index.
+-- Refunds that failed before they were shown as needing attention. They count as handled if a later refund
+-- of the same amount succeeded, if nothing is left to refund, or if they failed over 90 days ago. Only failed refunds are read, by their index.
 update refunds r set handled_at = l.succeeded_at, handled_by = l.id
 from (
     select distinct on (f.merchant_id, f.id) f.merchant_id, f.id as failed, l.id, l.succeeded_at
     from refunds f
+    join orders o on o.merchant_id = f.merchant_id and o.id = f.order_id
     join refunds l on l.merchant_id = f.merchant_id and l.order_id = f.order_id
-        and l.status = 'SUCCEEDED' and l.created_at > f.created_at and l.amount_minor >= f.amount_minor
+        and l.status = 'SUCCEEDED'
+        and (o.refunded_minor = o.amount_minor
+            or (l.amount_minor = f.amount_minor and l.created_at >= f.failed_at))
     where f.status = 'FAILED' and f.handled_at is null
     order by f.merchant_id, f.id, l.succeeded_at
 ) l

@@ -44,7 +44,7 @@ async def test_an_order_shows_the_progress_of_its_refunds(tx: Tx) -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "handles"), [("1.00", True), ("2.00", True), ("0.99", False), (None, True)]
+    ("amount", "handles"), [("1.00", True), ("2.00", False), ("0.99", False), (None, True)]
 )
 async def test_a_later_refund_of_the_amount_handles_a_failed_one(
     tx: Tx, amount: str | None, *, handles: bool
@@ -61,6 +61,21 @@ async def test_a_later_refund_of_the_amount_handles_a_failed_one(
     assert (after.handled_at, after.handled_by) == ((NOW, later.id) if handles else (None, None))
     assert await refunds.count_failed(tx, order.merchant_id) == (0 if handles else 1)
     assert (await orders.find(tx, order.merchant_id, order.id)).refund_failed is not handles
+
+
+async def test_each_refund_that_succeeds_handles_one_failure_of_its_amount(tx: Tx) -> None:
+    order = await create_order_in(tx, "PAID")
+    parallel = await create_refund(tx, order, "1.00")  # before the failures: it repeats neither
+    failures = [await create_refund(tx, order, "1.00") for _ in range(2)]
+    for failed in failures:
+        await report_refund(tx, failed, "REFUSED", NOW + 1)
+    await report_refund(tx, parallel, "SUCCEEDED", NOW + 2)
+    assert await refunds.count_failed(tx, order.merchant_id) == 2
+    repeated = await create_refund(tx, order, "1.00", NOW + 3)
+    await report_refund(tx, repeated, "SUCCEEDED", NOW + 4)
+    after = [await refunds.find(tx, order.merchant_id, failed.id) for failed in failures]
+    assert [refund.handled_by for refund in after].count(repeated.id) == 1
+    assert await refunds.count_failed(tx, order.merchant_id) == 1
 
 
 async def test_a_person_marks_a_failed_refund_as_handled_once(tx: Tx) -> None:

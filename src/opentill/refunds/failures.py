@@ -12,16 +12,21 @@ from opentill.refunds.model import Refund
 MOST_COUNTED: Final = 100
 
 
-async def handle_covered(tx: Tx, order: Order, refund: Refund, now: int) -> None:
-    """Handle the failed refunds of an order that a refund which has succeeded covers."""
+async def handle_repeated(tx: Tx, order: Order, refund: Refund, now: int) -> None:
+    """Handle the failed refund that a refund which has succeeded repeats: one of the same amount.
+
+    If nothing is left to refund, all failed refunds of the order are handled. A refund of another
+    amount may concern other goods, so a person decides then.
+    """
     if not order.refund_failed:
         return
-    await queries.HANDLE_COVERED.run(
+    await queries.HANDLE_REPEATED.run(
         tx,
         merchant_id=order.merchant_id,
         order_id=order.id,
         id=refund.id,
         amount_minor=refund.amount_minor,
+        created_at=refund.created_at,
         is_full=order.refunded_minor == order.amount_minor,
         now=now,
     )

@@ -153,13 +153,19 @@ HANDLE = Query(
     returning *
     """,
 )
-# A refund that succeeds handles the failed ones of its order that it covers: those of at most its
-# amount, and all if nothing is left to refund.
-HANDLE_COVERED = Command(
+# A refund that succeeds handles the oldest failed one of the same amount, if it was created after
+# that failure; and all failed ones of its order if nothing is left to refund.
+HANDLE_REPEATED = Command(
     """
     update refunds set handled_at = :now, handled_by = :id
     where merchant_id = :merchant_id and order_id = :order_id and status = 'FAILED'
-        and handled_at is null and (amount_minor <= :amount_minor or :is_full::boolean)
+        and handled_at is null
+        and (:is_full::boolean or id = (
+            select id from refunds
+            where merchant_id = :merchant_id and order_id = :order_id and status = 'FAILED'
+                and handled_at is null and amount_minor = :amount_minor
+                and failed_at <= :created_at
+            order by failed_at, id limit 1))
     """,
 )
 # The number of a merchant's failed refunds that nobody has handled, up to a limit.

@@ -307,7 +307,7 @@ async def _emit(tx: Tx, order: Order, refund: Refund, now: int) -> None:
 
 async def _complete(tx: Tx, order: Order, refund: Refund, now: int) -> None:
     order = await orders.complete_refund(tx, order, refund.amount_minor, refund.id, now)
-    await failures.handle_covered(tx, order, refund, now)
+    await failures.handle_repeated(tx, order, refund, now)
     await _end_order(tx, order, refund, now)
     await _post(tx, refund, "REFUND", ("frozen", "gateway"), refund.described, now)
 
@@ -351,7 +351,7 @@ async def record_made_at_gateway(
     order = await orders.count_refund(
         tx, order, refund.amount_minor, refund.debit_minor, cause, now
     )
-    await failures.handle_covered(tx, order, refund, now)
+    await failures.handle_repeated(tx, order, refund, now)
     await _end_order(tx, order, refund, now)
     text = f"{refund.described} at the payment provider"
     await _post(tx, refund, "REFUND", (refund.held_from, "gateway"), text, now)
