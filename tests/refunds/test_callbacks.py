@@ -66,7 +66,7 @@ def test_a_refund_made_at_the_banks_desk_and_its_reversal_are_applied(
     shop, order_id, attempt_id = pay_order(connected_server, bank)
     desk = bank.browser.get(f"/desk/{attempt_id}")
     assert desk.status_code == 200
-    assert "The bank’s desk" in desk.text
+    assert "Bank dashboard" in desk.text
     bank.browser.post(f"/desk/{attempt_id}/refund", data={"amount": "4.00"})
     wait_for_order(shop, order_id, refundStatus="PARTIAL", refundedAmount="4.00")
     (refund,) = shop.data("GET", f"/v1/orders/{order_id}/refunds")["items"]

@@ -38,7 +38,7 @@ def test_each_test_card_has_its_result(
 def test_a_card_without_a_response_is_processing(slow_bank_shop: Shop) -> None:
     payment_id = slow_bank_shop.start_payment()
     page = slow_bank_shop.type_card(payment_id, "4000000000000119")
-    assert "No response yet" in page.text
+    assert "Payment processing" in page.text
     assert slow_bank_shop.find_payment(payment_id)["status"] == "processing"
 
 
@@ -80,7 +80,7 @@ def test_an_unknown_number_is_refused_with_a_message(shop: Shop) -> None:
     page = shop.type_card(payment_id, "4111111111111111")
     assert page.status_code == 422
     assert "not one of the test cards" in page.text
-    assert "nothing was charged" in page.text
+    assert "You have not been charged" in page.text
     assert "4111111111111111" not in page.text
     assert shop.find_payment(payment_id)["status"] == "action_required"
 

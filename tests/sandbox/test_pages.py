@@ -37,7 +37,7 @@ def test_a_customer_can_decline_a_wallet_payment_or_transfer(
 
 def test_a_bank_transfer_is_confirmed_on_its_page(shop: Shop) -> None:
     payment_id = shop.start_payment(method="BANK_TRANSFER")
-    assert "Confirm the transfer" in shop.browser.get(f"/pay/{payment_id}").text
+    assert "Confirm your transfer" in shop.browser.get(f"/pay/{payment_id}").text
     page = shop.browser.post(f"/transfer/{payment_id}", data={"decision": "approve"})
     assert page.url.path == f"/done/{payment_id}"
     assert shop.find_payment(payment_id)["status"] == "succeeded"
@@ -114,7 +114,7 @@ def test_amounts_have_the_decimals_of_their_currency(
 def test_an_unknown_payment_has_a_page_with_status_404(shop: Shop, path: str) -> None:
     page = shop.browser.get(path)
     assert page.status_code == 404
-    assert "There is no such payment" in page.text
+    assert "The sandbox bank has no such payment" in page.text
 
 
 def test_a_form_without_a_decision_gets_a_page_with_status_400(shop: Shop) -> None:
@@ -122,7 +122,7 @@ def test_a_form_without_a_decision_gets_a_page_with_status_400(shop: Shop) -> No
         f"/phone/{shop.start_payment(method='ALIPAY')}", data={"decision": "x"}
     )
     assert page.status_code == 400
-    assert "<h1>That did not work</h1>" in page.text
+    assert "<h1>Something went wrong</h1>" in page.text
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_a_form_without_a_decision_gets_a_page_with_status_400(shop: Shop) -> No
 def test_a_405_lists_the_allowed_methods(shop: Shop, method: str, path: str, allow: str) -> None:
     page = shop.browser.request(method, path)
     assert (page.status_code, page.headers["allow"]) == (405, allow)
-    assert "<h1>That did not work</h1>" in page.text
+    assert "<h1>Something went wrong</h1>" in page.text

@@ -17,6 +17,7 @@ _DECIMALS: Final[dict[str, int]] = {
 }
 
 _ADJACENT_CODE: Final = re.compile(r"[^\W\d_](?=\d)")  # the last letter before a digit
+_SHARED_SIGN: Final = re.compile(r"(?<![A-Z])[$¥￥](?!\xa0?[A-Z])|\bkr\b")
 _TEXT: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,3})?", re.ASCII)
 
 
@@ -33,6 +34,11 @@ def show(minor: int, currency: str, language: str) -> str:
     text = str(pattern.apply(amount, locale, currency=currency, currency_digits=False))
     # CLDR separates a code such as USD from its number by a space, which Babel leaves out.
     return _ADJACENT_CODE.sub("\\g<0>\N{NO-BREAK SPACE}", text)
+
+
+def has_shared_sign(text: str) -> bool:
+    """Whether an amount's sign is that of several currencies: ``$`` but not ``US$``."""
+    return _SHARED_SIGN.search(text) is not None
 
 
 def decimal(minor: int, currency: str) -> str:

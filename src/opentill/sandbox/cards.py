@@ -33,16 +33,18 @@ class TestCard(msgspec.Struct, frozen=True):
 
 
 TEST_CARDS: Final = (
-    TestCard("4242424242424242", N_("Pays"), "succeeded"),
-    TestCard("4000002500003155", N_("Asks for 3-D Secure"), "action_required", None, "challenge"),
+    TestCard("4242424242424242", N_("Succeeds"), "succeeded"),
+    TestCard("4000002500003155", N_("Requires 3-D Secure"), "action_required", None, "challenge"),
     TestCard("4000000000000002", N_("Declined"), "declined", "card_declined"),
     TestCard("4000000000009995", N_("Insufficient funds"), "declined", "insufficient_funds"),
     TestCard("4000000000000069", N_("Expired card"), "declined", "expired_card"),
-    TestCard("4000000000000127", N_("Wrong security code"), "declined", "incorrect_cvc"),
-    TestCard("4000000000000119", N_("No response, fails later"), "processing", "processing_error"),
-    TestCard("4000000000009987", N_("Refused for good"), "refused", "lost_card"),
-    TestCard("4000000000000259", N_("Pays, disputed later"), "succeeded", None, "dispute"),
-    TestCard("4000000000005126", N_("Pays, refunds fail later"), "succeeded", None, "refunds_fail"),
+    TestCard("4000000000000127", N_("Incorrect security code"), "declined", "incorrect_cvc"),
+    TestCard("4000000000000119", N_("No response, then fails"), "processing", "processing_error"),
+    TestCard("4000000000009987", N_("Declined, cannot be retried"), "refused", "lost_card"),
+    TestCard("4000000000000259", N_("Succeeds, then disputed"), "succeeded", None, "dispute"),
+    TestCard(
+        "4000000000005126", N_("Succeeds, refunds fail later"), "succeeded", None, "refunds_fail"
+    ),
 )
 _BY_NUMBER: Final = {card.number: card for card in TEST_CARDS}
 
@@ -73,12 +75,11 @@ def read_card(form: CardForm, year: int, month: int) -> tuple[TestCard | None, d
     if not number:
         errors["number"] = N_("Enter a card number.")
     elif not _NUMBER.fullmatch(number):
-        errors["number"] = N_("A card number has 12 to 19 digits; spaces are fine.")
+        errors["number"] = N_("Enter a card number of 12 to 19 digits. Spaces are allowed.")
     elif card is None:
         errors["number"] = N_(
-            "This is not one of the test cards on this page. The sandbox "
-            "bank takes no other, and nothing was charged. Never type a "
-            "real card number here."
+            "This is not one of the test cards on this page. You have not been charged. Never "
+            "enter a real card number here."
         )
     if error := _expiry_error(form.exp.strip(), year, month):
         errors["exp"] = error
@@ -90,7 +91,7 @@ def read_card(form: CardForm, year: int, month: int) -> tuple[TestCard | None, d
 def _expiry_error(text: str, year: int, month: int) -> str | None:
     match = _EXPIRY.fullmatch(text)
     if match is None:
-        return N_("Enter month and year of the expiry date as MM/YY, such as 12/34.")
+        return N_("Enter the expiry date as MM/YY, such as 12/34.")
     card_month = int(match[1])
     short = len(match[2]) < len("YYYY")
     card_year = int(match[2]) + (2000 if short else 0)

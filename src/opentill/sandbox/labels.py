@@ -11,7 +11,7 @@ DECLINE_REASON: Final = {
     "incorrect_cvc": N_("The card’s security code is incorrect."),
     "processing_error": N_("The card could not be processed."),
     "lost_card": N_("The card was reported lost and cannot be used."),
-    "authentication_failed": N_("The 3-D Secure check was not passed."),
+    "authentication_failed": N_("3-D Secure authentication failed."),
     "customer_declined": N_("The payment was declined on the phone."),
     "transfer_rejected": N_("The transfer was rejected."),
 }
@@ -30,17 +30,15 @@ REFUND_STATUS: Final = {
 }
 STATUS_TEXT: Final = {
     "succeeded": N_("Thank you. The shop is being notified."),
-    "declined": N_("Nothing was charged. You can try again in the shop."),
-    "refused": N_("Nothing was charged."),
-    "voided": N_("The shop took this payment back. Nothing was charged."),
-    "processing": N_(
-        "The card’s bank has not responded so far. The shop will be notified as soon as it does."
-    ),
+    "declined": N_("You have not been charged. You can try again in the shop."),
+    "refused": N_("You have not been charged."),
+    "voided": N_("The shop cancelled this payment. You have not been charged."),
+    "processing": N_("Your bank has not responded yet. The shop will be notified when it does."),
 }
 STATUS_TITLE: Final = {
     "succeeded": N_("Payment approved"),
     "declined": N_("Payment declined"),
-    "refused": N_("Payment refused"),
+    "refused": N_("Payment declined"),
     "voided": N_("Payment cancelled"),
-    "processing": N_("No response yet"),
+    "processing": N_("Payment processing"),
 }

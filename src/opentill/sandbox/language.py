@@ -11,6 +11,7 @@ from gettext import GNUTranslations, NullTranslations
 from pathlib import Path
 from typing import Final
 
+from babel import localedata
 from babel.messages import mofile, pofile
 from markupsafe import Markup, escape
 
@@ -26,7 +27,8 @@ LANGUAGES: Final[tuple[Language, ...]] = (
 _CONTEXT: Final = "\x04"  # separates a context from its text, as in compiled catalogues
 _MAX_HEADER: Final = 500
 _TRADITIONAL: Final = frozenset({"HANT", "TW", "HK", "MO"})
-# Language → the regions whose conventions are used if the browser requests them.
+# Language → the regions whose conventions are used if the browser requests them. A language that is
+# missing here has all regions that Babel knows.
 _REGIONS: Final[dict[Language, frozenset[str]]] = {
     "en": frozenset({"US", "GB", "AU", "NZ", "CA", "IE", "IN", "SG", "HK", "ZA"}),
     "zh-Hans": frozenset({"CN", "SG", "MY"}),
@@ -117,4 +119,12 @@ def _match(tag: str) -> Language | None:
 
 def _region(tag: str, language: Language) -> str | None:
     rest = tag.replace("_", "-").upper().split("-")[1:]
-    return next((part for part in rest if part in _REGIONS.get(language, ())), None)
+    regions = _REGIONS.get(language)
+    return next(
+        (
+            part
+            for part in rest
+            if (part in regions if regions else localedata.exists(f"{language}_{part}"))
+        ),
+        None,
+    )

@@ -60,11 +60,11 @@ _ENDS: Final[dict[PaymentStatus, str]] = {
 }
 # HTTP status → heading and text of the error page.
 _ERROR_TEXTS: Final = {
-    404: (N_("Page not found"), N_("There is no such payment at the sandbox bank.")),
-    400: (N_("That did not work"), N_("The form was not complete. Go back and try again.")),
+    404: (N_("Page not found"), N_("The sandbox bank has no such payment.")),
+    400: (N_("Something went wrong"), N_("The form is incomplete. Go back and try again.")),
     409: (
-        N_("That did not work"),
-        N_("The bank does not do that: the payment or refund does not allow it."),
+        N_("Something went wrong"),
+        N_("This is not possible for this payment or refund."),
     ),
 }
 
@@ -116,6 +116,7 @@ class Pages:
             amount = amounts.show(payment.amount_minor, payment.currency, localizer.locale)
             merchant = payment.merchant_name or localizer.gettext("the shop")
             words |= {"payment": payment, "amount": amount, "merchant": merchant}
+            words["needs_code"] = amounts.has_shared_sign(amount)
             words |= {"method": localizer.gettext(PAYMENT_METHOD[payment.method])}
         text = self._templates.get_template(template).render(
             **words,
@@ -146,7 +147,7 @@ def refusal(request: Request, status: int) -> Response:
     """Return the page of a refusal with this HTTP status."""
     heading, text = _ERROR_TEXTS.get(
         status,
-        (N_("That did not work"), N_("Go back and try again; you will not be charged twice.")),
+        (N_("Something went wrong"), N_("Go back and try again. You will not be charged twice.")),
     )
     return _pages(request).show(request, "message.html", status=status, heading=heading, text=text)
 
@@ -186,8 +187,8 @@ async def home(request: Request) -> Response:
     return _pages(request).show(
         request,
         "message.html",
-        heading=N_("A bank for tests"),
-        text=N_("Shops on trial send their customers here to pay. No real money moves."),
+        heading=N_("Test bank"),
+        text=N_("Shops in test mode send their customers here to pay. No real money is moved."),
     )
 
 
