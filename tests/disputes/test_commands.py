@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,12 +116,17 @@ def test_the_operator_sets_a_deadline_and_reads_evidence(
                 await disputes.add_evidence(
                     db, order.merchant_id, dispute_id, name, content, actor=actor, now=1
                 )
+            respond = partial(disputes.respond, who=actor.who, now=2)
+            await db.run(lambda tx: respond(tx, order.merchant_id, dispute_id, "CONTESTED"))
         finally:
             await db.close()
 
     asyncio.run(add_files())
     details = run("disputes", "show", dispute_id)
     assert details["respondBy"] == dispute["respondBy"]
+    names = ("response", "respondedAt", "respondedBy")
+    assert [dispute[name] for name in names] == [None, None, None]
+    assert [details[name] for name in names] == ["CONTESTED", 2, actor.who]
     digests = [hashlib.sha256(content).hexdigest() for content in files.values()]
     fields = ("number", "name", "kind", "size", "sha256")
     assert [tuple(file[field] for field in fields) for file in details["evidence"]] == [

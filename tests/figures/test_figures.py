@@ -89,7 +89,7 @@ async def test_counting_in_batches_and_counting_anew_give_the_same_figures(tx: T
     assert count > 50
     counted_in_batches = await read_figures(tx, order.merchant_id)
     assert await count_figures(tx, order) == 0
-    for table in ("figures", "figure_heads", "attempt_figures", "awaited_figures"):
+    for table in ("figures", "figure_heads", "attempt_figures", "awaited_figures", "brand_figures"):
         await tx.execute(f"delete from {table} where merchant_id = $1", order.merchant_id)
     await tx.execute("update payment_attempts set counted_at = null")
     assert await count_figures(tx, order) == count

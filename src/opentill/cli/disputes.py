@@ -29,7 +29,7 @@ _Merchant = Annotated[str | None, typer.Option(help="Only this merchant's.")]
 _FILES = ("number", "name", "kind", "size", "sha256", "at", "who")
 _COLUMNS = (
     "id", "merchantId", "orderId", "status", "amount", "currency", "debit", "debitCurrency",
-    "createdAt", "respondBy", "reason",
+    "createdAt", "respondBy", "response", "reason",
 )  # fmt: skip
 
 _DECISIONS: Final["tuple[tuple[str, Event, str], ...]"] = (
@@ -61,7 +61,17 @@ def register(app: typer.Typer) -> None:
 def _shown(dispute: "Dispute") -> dict[str, Any]:
     from opentill.disputes import DisputeOut
 
-    return {"merchantId": dispute.merchant_id, **output.plain(DisputeOut.from_dispute(dispute))}
+    record = output.plain(DisputeOut.from_dispute(dispute))
+    return {"merchantId": dispute.merchant_id, **record, **_response(dispute)}
+
+
+def _response(dispute: "Dispute") -> dict[str, Any]:
+    """Return the merchant's decision about a dispute, which the API does not show."""
+    return {
+        "response": dispute.response,
+        "respondedAt": dispute.responded_at,
+        "respondedBy": dispute.responded_by,
+    }
 
 
 def _shown_file(file: "Evidence") -> dict[str, Any]:
@@ -228,6 +238,7 @@ def show(
         "gateway": dispute_row.gateway,
         "gatewayRef": dispute_row.gateway_ref,
         **output.plain(disputes.DisputeDetail.from_dispute(dispute_row, notes)),
+        **_response(dispute_row),
     }
     if as_json:
         output.show({**record, "evidence": files}, as_json=True)

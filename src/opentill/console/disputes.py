@@ -70,7 +70,7 @@ async def list_disputes(request: PageRequest) -> Response:
     page, names = await request.app.replica.read(read)
     rows = page[: lists.SIZE]
     this_month = await dispute_rates.read(
-        request.app.db, request.localizer, None, request.now, months=1
+        request.app.replica.reading(), request.localizer, None, request.now, months=1
     )
     return render.page(
         request,
