@@ -53,7 +53,7 @@ def load(environ: Mapping[str, str]) -> Settings:
     values["tracing"], values["tracing_refused"] = _tracing(environ)
     settings = msgspec.structs.replace(Settings(), **values)
     _check_together(settings)
-    return _derived(settings, values)
+    return _derive_defaults(settings, values)
 
 
 def with_keys(settings: Settings, *, anew: bool = False) -> Settings:
@@ -162,7 +162,7 @@ def _check_together(settings: Settings) -> None:
         raise SettingError(message)
 
 
-def _derived(settings: Settings, values: Mapping[str, object]) -> Settings:
+def _derive_defaults(settings: Settings, values: Mapping[str, object]) -> Settings:
     """Set the defaults that depend on other settings."""
     port = settings.port + 1 if settings.port < 65535 else settings.port - 1  # noqa: PLR2004 - the last one
     sandbox_port = settings.sandbox_port if "sandbox_port" in values else port

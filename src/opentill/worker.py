@@ -195,7 +195,7 @@ MAIL_JOBS: Final = (
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Run as a separate process until ``stop`` is set."""
     with tracing.trace_process(enabled=settings.tracing, refused=settings.tracing_refused):
-        db = await _connected(settings, stop)
+        db = await _connect(settings, stop)
         if db is None:
             return
         adapters = gateways.load(settings.gateways, settings)
@@ -203,7 +203,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             await work(app, stop)
 
 
-async def _connected(settings: Settings, stop: asyncio.Event) -> Db | None:
+async def _connect(settings: Settings, stop: asyncio.Event) -> Db | None:
     """Connect to the database, retrying while it is away. Return None if ``stop`` is set first."""
     pause_s = _FIRST_PAUSE_S
     while not stop.is_set():
@@ -242,7 +242,7 @@ async def work(app: App, stop: asyncio.Event) -> None:
 
     books = Job("check_books", 5.0, check_books, is_cancelled_on_stop=True)
     mailer = Mailer(app.db, settings, app.clock) if settings.sends_mail else None
-    jobs = (*JOBS, notices, history, books, *_per_gateway(app), *_for_mail(mailer))
+    jobs = (*JOBS, notices, history, books, *_per_gateway(app), *_mail_jobs(mailer))
     gateways.initialize_metrics(app.gateways, orders.ATTEMPT_ENDS)
     kinds = {job.name for job in jobs} | {"webhooks"}
     metrics.start_job_series(kinds, ("done", "unavailable", "failed"), get_args(Outcome))
@@ -252,7 +252,7 @@ async def work(app: App, stop: asyncio.Event) -> None:
         await mailer.finish()
 
 
-def _for_mail(mailer: Mailer | None) -> tuple[Job, ...]:
+def _mail_jobs(mailer: Mailer | None) -> tuple[Job, ...]:
     if mailer is None:
         return ()
     return (*MAIL_JOBS, Job("send_mails", 0.25, lambda _: mailer.turn()))

@@ -30,7 +30,7 @@ def _values() -> Iterable[tuple[str, Any]]:
                 yield f"{module_name.removeprefix('opentill.')}.{name}", value
 
 
-def _everywhere() -> dict[str, Any]:
+def _values_of_modules() -> dict[str, Any]:
     statements: dict[str, Any] = {}
     ids: set[int] = set()
     for name, value in _values():
@@ -41,7 +41,9 @@ def _everywhere() -> dict[str, Any]:
     return statements
 
 
-EVERYWHERE: Final = _everywhere()  # all statements by their names, such as orders.queries.LOCKED
+EVERYWHERE: Final = (
+    _values_of_modules()
+)  # all statements by their names, such as orders.queries.LOCKED
 # For each list of a merchant's rows, its statements by the filters of a request.
 LISTS: Final[dict[str, Lists[Any]]] = {
     name: value for name, value in _values() if name.endswith(".LISTS") and isinstance(value, dict)

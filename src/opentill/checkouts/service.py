@@ -35,7 +35,7 @@ from opentill.orders.model import UNDECIDED
 from opentill.orders.pricing import Priced, price
 
 
-def _priced(offer: Offer, body: SessionBody) -> Priced:
+def _price_session(offer: Offer, body: SessionBody) -> Priced:
     """Return the amounts to freeze on an order. Raises Invalid and AmountOutOfBounds."""
     currency, settlement_currency = offer.currency, offer.settlement_currency
     quantity, has_item = body.quantity or 1, body.item is not msgspec.UNSET
@@ -181,7 +181,7 @@ async def record_opening(tx: Tx, session: Session, actor: Actor, now: int) -> No
 def _new_order(
     merchant_id: str, body: SessionBody, item: Item | None, offer: Offer, now: int
 ) -> NewOrder:
-    priced = _priced(offer, body)
+    priced = _price_session(offer, body)
     display_name = _display_name(body, offer)
     email = inputs.check_email("customerEmail", body.customer_email) if body.customer_email else ""
     metadata = None if item is None else item.metadata

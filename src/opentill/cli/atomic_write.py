@@ -22,7 +22,7 @@ def open_part(file: Path) -> Iterator[tuple[Path, IO[bytes]]]:
     """
     for old in file.parent.glob(f"{_BEGIN}*{_END}"):
         _remove_if_left(old)
-    path, target = _locked(file.parent)
+    path, target = _create_locked_file(file.parent)
     try:
         with closing(target):
             yield path, target
@@ -42,7 +42,7 @@ def closing(file: IO[bytes]) -> Iterator[IO[bytes]]:
     file.close()
 
 
-def _locked(folder: Path) -> tuple[Path, IO[bytes]]:
+def _create_locked_file(folder: Path) -> tuple[Path, IO[bytes]]:
     """Create a temporary file, locked while this process or its children have it open."""
     while True:
         descriptor, name = tempfile.mkstemp(_END, _BEGIN, folder)

@@ -126,7 +126,7 @@ def _adjust(
         identity.check_requester(needs_approval=adjustment.status == "WAITING")
         return adjustment
 
-    return _shown_after(work)
+    return _perform(work)
 
 
 def approve(adjustment_id: str) -> output.Result:
@@ -142,7 +142,7 @@ def approve(adjustment_id: str) -> output.Result:
             raise TypeError  # ``find_anywhere`` has found an adjustment with this id
         return adjustment
 
-    return _shown_after(work)
+    return _perform(work)
 
 
 @acting()
@@ -150,12 +150,12 @@ def reject(adjustment_id: str, *, actor: "Actor") -> output.Result:
     """Reject a waiting adjustment."""
     from opentill.reconciliation import reject_adjustment
 
-    return _shown_after(
+    return _perform(
         lambda tx, now: reject_adjustment(tx, adjustment_id, actor.who, actor.reason, now)
     )
 
 
-def _shown_after(work: "Callable[[Tx, int], Awaitable[Adjustment]]") -> output.Result:
+def _perform(work: "Callable[[Tx, int], Awaitable[Adjustment]]") -> output.Result:
     """Run ``work`` in a transaction and return its adjustment as a result."""
     from opentill import adjustments
 

@@ -186,7 +186,7 @@ async def _links(settings: Settings, merchant_id: str) -> list[tuple[str, str]]:
     actor = merchants.Actor("opentill demo", "the demonstration was shown")
     db = await Db.connect(settings.database_url or "", 1, prepared=settings.db_prepared)
 
-    async def invited(email: str, role_text: str, **place: Any) -> tuple[str, str]:
+    async def offer_account(email: str, role_text: str, **place: Any) -> tuple[str, str]:
         now = await session.now(db)
         try:
             new_link = await db.run(lambda tx: people.invite(tx, email, now, actor=actor, **place))
@@ -196,8 +196,8 @@ async def _links(settings: Settings, merchant_id: str) -> list[tuple[str, str]]:
 
     try:
         return [
-            await invited(OWNER, "the owner", merchant_id=merchant_id, role="owner"),
-            await invited(ADMIN, "the administrator", staff_role="admin"),
+            await offer_account(OWNER, "the owner", merchant_id=merchant_id, role="owner"),
+            await offer_account(ADMIN, "the administrator", staff_role="admin"),
         ]
     finally:
         await db.close()

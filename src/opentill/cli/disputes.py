@@ -58,7 +58,7 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def _shown(dispute: "Dispute") -> dict[str, Any]:
+def _to_record(dispute: "Dispute") -> dict[str, Any]:
     from opentill.disputes import DisputeOut
 
     record = output.plain(DisputeOut.from_dispute(dispute))
@@ -74,7 +74,7 @@ def _response(dispute: "Dispute") -> dict[str, Any]:
     }
 
 
-def _shown_file(file: "Evidence") -> dict[str, Any]:
+def _file_record(file: "Evidence") -> dict[str, Any]:
     return {
         "id": file.id,
         "number": file.number,
@@ -108,7 +108,7 @@ def open_(
             who=actor.who, reason=actor.reason, now=now, amount_minor=minor,
         )  # fmt: skip
 
-    return _shown(session.transact(work))
+    return _to_record(session.transact(work))
 
 
 def _decision(name: str, event: "Event", summary: str) -> "Callable[..., None]":
@@ -121,13 +121,13 @@ def _decision(name: str, event: "Event", summary: str) -> "Callable[..., None]":
         async def find(tx: "Tx") -> str:
             return (await disputes.find_anywhere(tx, dispute_id)).merchant_id
 
-        async def shown(_tx: "Tx", dispute: "Dispute") -> dict[str, Any]:
-            return _shown(dispute)
+        async def to_output(_tx: "Tx", dispute: "Dispute") -> dict[str, Any]:
+            return _to_record(dispute)
 
         if event == "won":
-            return manual_actions.perform("dispute-won", dispute_id, actor, find, shown)
+            return manual_actions.perform("dispute-won", dispute_id, actor, find, to_output)
         if event == "recovered":
-            return manual_actions.perform("dispute-recovered", dispute_id, actor, find, shown)
+            return manual_actions.perform("dispute-recovered", dispute_id, actor, find, to_output)
 
         async def work(tx: "Tx", now: int) -> "Dispute":
             merchant_id = await find(tx)
@@ -139,7 +139,7 @@ def _decision(name: str, event: "Event", summary: str) -> "Callable[..., None]":
                 tx, merchant_id, dispute_id, event, who=who, reason=reason, now=now
             )
 
-        return output.Result(_shown(session.transact(work)))
+        return output.Result(_to_record(session.transact(work)))
 
     command.__doc__ = summary
     return command
@@ -168,7 +168,7 @@ def deadline(
         await merchants.record_audit(tx, actor, "disputes deadline", merchant_id, subject, now)
         return await disputes.set_deadline(tx, merchant_id, dispute_id, respond_by, now)
 
-    return _shown(session.transact(work))
+    return _to_record(session.transact(work))
 
 
 def note(
@@ -211,7 +211,7 @@ def list_(
             await merchants.find(tx, merchant)
         return await disputes.search(tx, merchant, chosen_status)
 
-    rows = [_shown(dispute) for dispute in session.query(work)]
+    rows = [_to_record(dispute) for dispute in session.query(work)]
     return output.Result(rows, _COLUMNS)
 
 
@@ -232,7 +232,7 @@ def show(
         )
 
     dispute_row, notes, evidence = session.query(work)
-    files = [_shown_file(file) for file in evidence]
+    files = [_file_record(file) for file in evidence]
     record = {
         "merchantId": dispute_row.merchant_id,
         "gateway": dispute_row.gateway,
@@ -273,7 +273,7 @@ def evidence(
         for file, content in session.query(work):
             path = out / f"{file.number:02}-{file.name}"
             path.write_bytes(content)
-            rows.append({**_shown_file(file), "path": str(path)})
+            rows.append({**_file_record(file), "path": str(path)})
     except OSError as error:
         reason = f"out must be a directory that can be written: {error.strerror}"
         raise Invalid("out", reason) from None

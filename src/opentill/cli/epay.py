@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def _plain(credentials: "Credentials", settings: "Settings") -> dict[str, Any]:
+def _without_key(credentials: "Credentials", settings: "Settings") -> dict[str, Any]:
     """Return credentials without the key."""
     return {
         "merchantId": credentials.merchant_id,
@@ -78,7 +78,7 @@ def disable(merchant_id: str, *, actor: "Actor") -> dict[str, Any]:
     credentials = session.transact(
         lambda tx, now: epay.disable(tx, merchant_id, now, actor=actor), settings
     )
-    return _plain(credentials, settings)
+    return _without_key(credentials, settings)
 
 
 def show(merchant: resolve.AnyId) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def show(merchant: resolve.AnyId) -> dict[str, Any]:
     async def work(tx: "Tx") -> "Credentials":
         return await epay.find(tx, (await resolve.merchant(tx, merchant)).id)
 
-    return _plain(session.query(work, settings), settings)
+    return _without_key(session.query(work, settings), settings)
 
 
 def list_() -> output.Result:
@@ -99,7 +99,7 @@ def list_() -> output.Result:
 
     settings = session.settings()
     rows = [
-        _plain(credentials, settings)
+        _without_key(credentials, settings)
         for credentials in session.query(epay.list_credentials, settings)
     ]
     return output.Result(rows, _COLUMNS)

@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
     )
 
 
-async def _shown(tx: "Tx", links: "list[PaymentLink]", now: int) -> list[dict[str, Any]]:
+async def _to_record(tx: "Tx", links: "list[PaymentLink]", now: int) -> list[dict[str, Any]]:
     """Return links like the API, with the merchant and a short description."""
     from opentill import payment_links
     from opentill.payment_links import PaymentLinkOut
@@ -99,7 +99,7 @@ def create(  # noqa: PLR0913 - the fields of a link
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         await merchants.find(tx, merchant_id)
         link = await payment_links.create(tx, {}, merchant_id, body, now, actor=actor)
-        (record,) = await _shown(tx, [link], now)
+        (record,) = await _to_record(tx, [link], now)
         return record
 
     return session.transact(work)
@@ -115,7 +115,7 @@ def list_(
 
     async def work(tx: "Tx") -> list[dict[str, Any]]:
         links = await payment_links.search(tx, merchant_id, limit)
-        return await _shown(tx, links, await session.now(tx))
+        return await _to_record(tx, links, await session.now(tx))
 
     return output.Result(session.query(work), _COLUMNS)
 
@@ -126,7 +126,7 @@ def show(link_id: str) -> dict[str, Any]:
 
     async def work(tx: "Tx") -> dict[str, Any]:
         link = await payment_links.find_anywhere(tx, link_id)
-        (record,) = await _shown(tx, [link], await session.now(tx))
+        (record,) = await _to_record(tx, [link], await session.now(tx))
         return record
 
     return session.query(work)
@@ -189,7 +189,7 @@ def set_(  # noqa: PLR0913 - the fields of a link
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         stored = await payment_links.find_anywhere(tx, link_id)
         link = await payment_links.update(tx, stored.merchant_id, link_id, body, now, actor=actor)
-        (record,) = await _shown(tx, [link], now)
+        (record,) = await _to_record(tx, [link], now)
         return record
 
     return session.transact(work)

@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def _shown(mail: "Mail") -> dict[str, Any]:
+def _to_record(mail: "Mail") -> dict[str, Any]:
     return {
         "id": mail.id,
         "merchantId": mail.merchant_id or None,
@@ -70,7 +70,7 @@ def list_(
     async def work(tx: "Tx") -> "list[Mail]":
         return await mail.list_newest(tx, merchant_id, mail_status, limit)
 
-    return output.Result([_shown(one) for one in session.query(work)], _COLUMNS)
+    return output.Result([_to_record(one) for one in session.query(work)], _COLUMNS)
 
 
 def aside(*, limit: _Limit = 100) -> output.Result:
@@ -126,7 +126,7 @@ def resend(mail_id: str, *, actor: "Actor") -> dict[str, Any]:
         resent = await mail.resend(tx, settings, original.merchant_id, mail_id, request_id, now)
         subject = f"{mail_id} as {resent.id}"
         await merchants.record_audit(tx, actor, "mail resend", original.merchant_id, subject, now)
-        return _shown(resent)
+        return _to_record(resent)
 
     return session.transact(work)
 

@@ -17,11 +17,11 @@ def perform(
     subject: str,
     actor: "Actor",
     find: "Callable[[Tx], Awaitable[str]]",
-    shown: "Callable[[Tx, Any], Awaitable[object]]",
+    to_output: "Callable[[Tx, Any], Awaitable[object]]",
 ) -> output.Result:
     """Perform a manual action or store a request for it; return the output of the command.
 
-    ``find`` returns the merchant's id. ``shown`` converts the action's result to that output.
+    ``find`` returns the merchant's id. ``to_output`` converts the action's result to that output.
     Raises NotFound, Invalid and ``identity.NotAllowed``.
     """
     from opentill.approvals import ActionRequest
@@ -31,7 +31,7 @@ def perform(
         request = ActionRequest(
             action=action, merchant_id=merchant_id, subject=subject, actor=actor
         )
-        return await perform_in(tx, request, shown, now)
+        return await perform_in(tx, request, to_output, now)
 
     return session.transact(work)
 
@@ -39,7 +39,7 @@ def perform(
 async def perform_in(
     tx: "Tx",
     request: "ActionRequest",
-    shown: "Callable[[Tx, Any], Awaitable[object]]",
+    to_output: "Callable[[Tx, Any], Awaitable[object]]",
     now: int,
 ) -> output.Result:
     """Like ``perform``, in the caller's transaction."""
@@ -51,4 +51,4 @@ async def perform_in(
         identity.check_requester(needs_approval=True)
         note = f"waits for a second person: opentill approvals approve {result.id}"
         return output.Result(approvals.WaitingActionOut.from_request(result), note=note)
-    return output.Result(await shown(tx, result))
+    return output.Result(await to_output(tx, result))

@@ -25,7 +25,7 @@ _COLUMNS: Final = ("at", "event", "fromStatus", "toStatus", "capability", "who",
 _WAITING: Final = ("merchantId", "merchantName", "name", "email", "website", "appliedAt")
 
 
-def _shown(merchant: "Merchant") -> dict[str, Any]:
+def _to_record(merchant: "Merchant") -> dict[str, Any]:
     """Return a merchant's status and the reasons for capabilities that are off."""
     from opentill import merchants
 
@@ -41,7 +41,7 @@ def _change_status(
     merchant = session.transact(
         lambda tx, now: merchants.change_status(tx, merchant_id, event, actor, now, notes=notes)
     )
-    return _shown(merchant)
+    return _to_record(merchant)
 
 
 @acting()
@@ -68,7 +68,7 @@ def apply(
         merchant_id = await merchants.apply(tx, form, now, actor=actor)
         return await merchants.find(tx, merchant_id)
 
-    return _shown(session.transact(work))
+    return _to_record(session.transact(work))
 
 
 def applications() -> output.Result:
@@ -110,7 +110,7 @@ def approve(
     merchant, invitation, mailed = session.transact(work)
     link = invitation.link
     url = settings.public_url.rstrip("/") + invitation.path if invitation.is_shown else None
-    record = {**_shown(merchant), "url": url, "email": link.email, "expiresAt": link.expires_at}
+    record = {**_to_record(merchant), "url": url, "email": link.email, "expiresAt": link.expires_at}
     if url is None:
         return output.Result(record, note=f"The link is on its way to {link.email} by mail.")
     note = f"Send the link to {link.email} alone: it makes an owner."
@@ -125,7 +125,7 @@ def decline(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> dict[str
     merchant = session.transact(
         lambda tx, now: onboarding.decline(tx, merchant_id, actor, now, notes=notes)
     )
-    return _shown(merchant)
+    return _to_record(merchant)
 
 
 @acting()
@@ -155,7 +155,7 @@ def close(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> output.Res
             " Open sessions that nobody can pay, and that expire by themselves:"
             f" {unfinished.sessions}."
         )
-    return output.Result({**_shown(merchant), "openSessions": unfinished.sessions}, note=note)
+    return output.Result({**_to_record(merchant), "openSessions": unfinished.sessions}, note=note)
 
 
 @acting()
@@ -181,7 +181,7 @@ def capability(
             tx, merchant_id, chosen, on=on_or_off == "on", actor=actor, now=now, notes=notes
         )
 
-    return _shown(session.transact(work))
+    return _to_record(session.transact(work))
 
 
 @acting(without_reason=inputs.NO_REASON)

@@ -102,7 +102,7 @@ def _terms(currency: str, options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in terms.items() if value is not None}
 
 
-def _shown(merchant: "Merchant", *, as_json: bool) -> dict[str, Any]:
+def _to_record(merchant: "Merchant", *, as_json: bool) -> dict[str, Any]:
     """Return a merchant, with its fees as a list if ``as_json``, else as text."""
     from opentill import merchants
 
@@ -158,7 +158,7 @@ def create(
         f"There is no exchange rate from {currency} to USD: sessions can be created without one,"
         f" but refunds are refused until `opentill rates set {currency} USD RATE`."
     )
-    result = output.Result(_shown(merchant, as_json=as_json), note="" if rated else note)
+    result = output.Result(_to_record(merchant, as_json=as_json), note="" if rated else note)
     output.show(result, as_json=as_json)
 
 
@@ -174,14 +174,14 @@ def list_(
 
     chosen_status = inputs.choice("status", status, merchants.STATUSES)
     matching = session.query(lambda tx: merchants.all_merchants(tx, chosen_status))
-    rows = [_shown(merchant, as_json=as_json) for merchant in matching]
+    rows = [_to_record(merchant, as_json=as_json) for merchant in matching]
     output.show(output.Result(rows, _COLUMNS), as_json=as_json)
 
 
 def show(merchant: resolve.AnyId, *, as_json: Json = False) -> None:
     """Show a merchant with its terms."""
     merchant_row = session.query(lambda tx: resolve.merchant(tx, merchant))
-    output.show(_shown(merchant_row, as_json=as_json), as_json=as_json)
+    output.show(_to_record(merchant_row, as_json=as_json), as_json=as_json)
 
 
 @_with_terms
@@ -213,7 +213,7 @@ def set_(
         who, reason = actor.who, actor.reason
         return await merchants.change(tx, merchant_id, now, who=who, reason=reason, **terms)
 
-    output.show(_shown(session.transact(work), as_json=as_json), as_json=as_json)
+    output.show(_to_record(session.transact(work), as_json=as_json), as_json=as_json)
 
 
 def terms_(merchant_id: str, *, as_json: Json = False) -> None:
@@ -240,12 +240,12 @@ def _changes(before: "TermsVersion | None", version: "TermsVersion", currency: s
     differences = merchants.differences(before, version) if before else {}
     changes: list[str] = []
     for name, pair in differences.items():
-        old, new = (_shown_term(name, value, currency) for value in pair)
+        old, new = (_format_term(name, value, currency) for value in pair)
         changes.append(f"{name.removesuffix('_minor')} {old} → {new}")
     return "; ".join(changes)
 
 
-def _shown_term(name: str, value: object, currency: str) -> str:
+def _format_term(name: str, value: object, currency: str) -> str:
     """Format a term as its option accepts it."""
     from opentill import merchants
 

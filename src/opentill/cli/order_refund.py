@@ -55,7 +55,7 @@ def refund(
     body = RefundBody(amount=amount, reason=actor.reason, refund_no=number)
 
     async def look(tx: "Tx", now: int) -> "_Seen | Refund":
-        return await _repeated(tx, order, body) or await _look(tx, order, body, now)
+        return await _find_existing_refund(tx, order, body) or await _look(tx, order, body, now)
 
     quoted = session.transact(look)
     if not isinstance(quoted, _Seen):
@@ -63,7 +63,7 @@ def refund(
         return output.Result(RefundOut.from_refund(quoted))
     if not force:
         _check_on(quoted.merchant)
-    output.say(_described(quoted))
+    output.say(_describe(quoted))
     if not yes:
         typer.confirm("Refund it?", abort=True, err=True)
 
@@ -73,7 +73,7 @@ def refund(
     return session.transact(work)
 
 
-async def _repeated(tx: "Tx", text: str, body: "RefundBody") -> "Refund | None":
+async def _find_existing_refund(tx: "Tx", text: str, body: "RefundBody") -> "Refund | None":
     """Return the order's existing refund with this number, if any. Raises Invalid."""
     from opentill import orders, refunds
     from opentill.core.errors import Invalid
@@ -101,7 +101,7 @@ async def _look(tx: "Tx", text: str, body: "RefundBody", now: int) -> _Seen:
     return _Seen(order, merchant, quote)
 
 
-def _described(quoted: _Seen) -> str:
+def _describe(quoted: _Seen) -> str:
     from opentill.core import money
 
     order, quote = quoted.order, quoted.quote
@@ -155,7 +155,7 @@ async def _refund(
     from opentill.core.errors import Invalid
     from opentill.refunds import RefundOut
 
-    async def shown(_tx: "Tx", refund: "Refund") -> RefundOut:
+    async def to_output(_tx: "Tx", refund: "Refund") -> RefundOut:
         return RefundOut.from_refund(refund)
 
     quote, order = quoted.quote, quoted.order
@@ -179,4 +179,4 @@ async def _refund(
         actor=actor,
         refund=details,
     )
-    return await manual_actions.perform_in(tx, action_request, shown, now)
+    return await manual_actions.perform_in(tx, action_request, to_output, now)

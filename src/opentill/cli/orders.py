@@ -112,13 +112,13 @@ def confirm(order_id: str, *, actor: "Actor") -> output.Result:
     async def find(tx: "Tx") -> str:
         return (await orders.find_anywhere(tx, order_id)).merchant_id
 
-    async def shown(tx: "Tx", order: "Order") -> "OrderDetail":
+    async def to_output(tx: "Tx", order: "Order") -> "OrderDetail":
         livemode = session.settings().livemode
         return orders.OrderDetail.from_order(
             await orders.with_livemode(tx, order, deployment=livemode)
         )
 
-    return manual_actions.perform("confirm", order_id, actor, find, shown)
+    return manual_actions.perform("confirm", order_id, actor, find, to_output)
 
 
 @acting()

@@ -31,7 +31,7 @@ class FileForm(StrEnum):
     csv = "csv"
 
 
-def _account_shown(stored: "StoredAccount") -> dict[str, Any]:
+def _account_record(stored: "StoredAccount") -> dict[str, Any]:
     fields = {
         name: value
         for name, value in output.plain(stored).items()
@@ -50,7 +50,7 @@ def account(merchant_id: str) -> dict[str, Any]:
         stored = await payouts.find_account(tx, merchant_id)
         return or_not_found(stored, f"{merchant_id} has no bank account yet")
 
-    return _account_shown(session.query(work))
+    return _account_record(session.query(work))
 
 
 @acting()
@@ -95,7 +95,7 @@ def set_account(  # noqa: PLR0913 - the fields of an account
     account = session.transact(
         lambda tx, now: payouts.change_account(tx, merchant_id, checked, actor, rule, now), settings
     )
-    return _account_shown(account)
+    return _account_record(account)
 
 
 @acting()
@@ -106,12 +106,12 @@ def confirm_account(merchant_id: str, *, actor: "Actor") -> dict[str, Any]:
     """
     from opentill import payouts
 
-    return _account_shown(
+    return _account_record(
         session.transact(lambda tx, now: payouts.confirm_account(tx, merchant_id, actor, now))
     )
 
 
-def _run_shown(run: "Run") -> dict[str, Any]:
+def _run_record(run: "Run") -> dict[str, Any]:
     from opentill.core import money
 
     record = output.plain(run)
@@ -119,12 +119,12 @@ def _run_shown(run: "Run") -> dict[str, Any]:
     return {**record, "fee": money.show(fee_minor, run.currency)}
 
 
-def _view_shown(view: "RunView") -> dict[str, Any]:
+def _view_record(view: "RunView") -> dict[str, Any]:
     from opentill.core import money
 
     sums, is_sent = view.sums, view.run.status == "SENT"
     return {
-        **_run_shown(view.run),
+        **_run_record(view.run),
         "payouts": sums.payouts,
         "amount": money.show(sums.amount_minor, view.run.currency),
         "inFile": sums.in_file if is_sent else None,
@@ -199,7 +199,7 @@ def run(
             f"{note}; encrypted with another key, to be entered again (opentill payouts"
             f" set-account): {', '.join(view.unreadable)}"
         )
-    return output.Result({**_view_shown(view), "unreadable": view.unreadable}, note=note)
+    return output.Result({**_view_record(view), "unreadable": view.unreadable}, note=note)
 
 
 def runs(
@@ -213,7 +213,7 @@ def runs(
 
     if run_id is None:
         newest = session.query(lambda tx: payouts.list_runs(tx, limit))
-        return output.Result([_run_shown(one) for one in newest], _RUN_COLUMNS)
+        return output.Result([_run_record(one) for one in newest], _RUN_COLUMNS)
 
     async def work(tx: "Tx") -> "tuple[RunView, list[Any]]":
         return await payouts.view_run(tx, run_id), await payouts.list_payouts_of_run(
@@ -286,7 +286,7 @@ def file(
 
     view = session.run(work())
     if as_json:
-        output.show(_view_shown(view), as_json=True)
+        output.show(_view_record(view), as_json=True)
     else:
         output.say(payouts.describe_run(view))
 
@@ -303,7 +303,7 @@ def pay_run(run_id: str, bank_reference: str, actor: "Actor") -> output.Result:
             return paid, await db.read(lambda tx: payouts.view_run(tx, run_id))
 
     paid, view = session.run(work(session.settings()))
-    return output.Result({**_view_shown(view), "paidNow": paid}, note=f"payouts PAID now: {paid}")
+    return output.Result({**_view_record(view), "paidNow": paid}, note=f"payouts PAID now: {paid}")
 
 
 @acting(without_reason="as the bank reports")

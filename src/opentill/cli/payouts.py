@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def _shown(payout: "Payout") -> dict[str, Any]:
+def _to_record(payout: "Payout") -> dict[str, Any]:
     from opentill.payouts import PayoutOut
 
     added_fields = {
@@ -93,7 +93,7 @@ def create(
     if isinstance(payout, payouts.WaitingPayout):
         note = f"waits for a second person: opentill payouts approve {payout.id}"
         return output.Result(_waiting(payout), note=note if payout.status == "WAITING" else "")
-    return output.Result(_shown(payout))
+    return output.Result(_to_record(payout))
 
 
 def waiting() -> output.Result:
@@ -117,7 +117,7 @@ def approve(request_id: str) -> dict[str, Any]:
             raise TypeError  # ``find_request`` has found a payout's request with this id
         return payout
 
-    return _shown(session.transact(work))
+    return _to_record(session.transact(work))
 
 
 @acting()
@@ -165,7 +165,7 @@ def paid(
     payout = session.transact(
         lambda tx, now: payouts.pay(tx, payout_id, bank_reference, actor.reason, actor.who, now)
     )
-    return output.Result(_shown(payout))
+    return output.Result(_to_record(payout))
 
 
 @acting()
@@ -192,11 +192,11 @@ def failed(
             raise Invalid("payout", f"{reason} --returned")
         return payout.merchant_id
 
-    async def shown(_tx: "Tx", payout: "Payout") -> dict[str, Any]:
-        return _shown(payout)
+    async def to_output(_tx: "Tx", payout: "Payout") -> dict[str, Any]:
+        return _to_record(payout)
 
     action: Action = "payout-returned" if returned else "payout-failed"
-    return manual_actions.perform(action, payout_id, actor, find, shown)
+    return manual_actions.perform(action, payout_id, actor, find, to_output)
 
 
 def due(
@@ -245,11 +245,11 @@ def list_(
 
     chosen_status = inputs.choice("status", status, STATUSES)
     matching = session.query(lambda tx: payouts.search(tx, merchant_id, chosen_status, limit))
-    return output.Result([_shown(one) for one in matching], _COLUMNS)
+    return output.Result([_to_record(one) for one in matching], _COLUMNS)
 
 
 def show(payout_id: str) -> dict[str, Any]:
     """Show a payout."""
     from opentill import payouts
 
-    return _shown(session.query(lambda tx: payouts.find_anywhere(tx, payout_id)))
+    return _to_record(session.query(lambda tx: payouts.find_anywhere(tx, payout_id)))

@@ -81,7 +81,7 @@ def invite(
     async def work(tx: "Tx", now: int) -> "tuple[NewLink, bool]":
         return await mail.invite(tx, settings, new_invitation, actor, now)
 
-    return _shown(*session.transact(work))
+    return _link_result(*session.transact(work))
 
 
 @acting(without_reason=inputs.NO_REASON)
@@ -101,7 +101,7 @@ def reset(email: str, *, actor: "Actor") -> output.Result:
         language = person.language or "en"
         return new_link, await mail.offer_new_password(tx, settings, new_link, language, now)
 
-    return _shown(*session.transact(work))
+    return _link_result(*session.transact(work))
 
 
 @acting()
@@ -179,7 +179,7 @@ def _reset_of(email: str) -> dict[str, Any]:
     return session.query(work)
 
 
-def _shown(new_link: "NewLink", mailed: bool) -> output.Result:  # noqa: FBT001 - of one pair
+def _link_result(new_link: "NewLink", mailed: bool) -> output.Result:  # noqa: FBT001 - of one pair
     link, url = new_link.link, session.settings().public_url.rstrip("/") + new_link.path
     record: dict[str, Any] = {"email": link.email, "expiresAt": link.expires_at, "mailed": mailed}
     if not new_link.is_shown:

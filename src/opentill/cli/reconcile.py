@@ -76,7 +76,7 @@ def compare(
             if file is not None:
                 with inputs.source(file) as lines:
                     return await _compare(db, gateway, lines, file.name, actor, start, end)
-            return await _fetched(db, settings, gateway, actor, start, end)
+            return await _compare_fetched_report(db, settings, gateway, actor, start, end)
 
     with progress("comparing"):
         result = session.run(work())
@@ -114,7 +114,7 @@ async def _compare(
     return await reconciliation.reconcile_file(db, report, actor, now)
 
 
-async def _fetched(
+async def _compare_fetched_report(
     db: "Db", settings: "Settings", gateway: str, actor: "Actor", start: int | None, end: int | None
 ) -> "Result":
     """Fetch the sandbox bank's report of a range of time and compare it with the ledger.

@@ -88,10 +88,10 @@ def _give_back(action: "Action", refund_id: str, actor: "Actor") -> output.Resul
     async def find(tx: "Tx") -> str:
         return (await refunds.find_anywhere(tx, refund_id)).merchant_id
 
-    async def shown(_tx: "Tx", refund: "Refund") -> "RefundOut":
+    async def to_output(_tx: "Tx", refund: "Refund") -> "RefundOut":
         return refunds.RefundOut.from_refund(refund)
 
-    return manual_actions.perform(action, refund_id, actor, find, shown)
+    return manual_actions.perform(action, refund_id, actor, find, to_output)
 
 
 @acting()
@@ -112,7 +112,7 @@ def record(
     from opentill import approvals, orders, refunds
     from opentill.core import money
 
-    async def shown(_tx: "Tx", refund: "Refund") -> "RefundOut":
+    async def to_output(_tx: "Tx", refund: "Refund") -> "RefundOut":
         return refunds.RefundOut.from_refund(refund)
 
     async def work(tx: "Tx", now: int) -> output.Result:
@@ -125,6 +125,6 @@ def record(
             action="refund-recorded", merchant_id=order.merchant_id, subject=order_id,
             actor=actor, refund=details,
         )  # fmt: skip
-        return await manual_actions.perform_in(tx, action_request, shown, now)
+        return await manual_actions.perform_in(tx, action_request, to_output, now)
 
     return session.transact(work)

@@ -32,7 +32,7 @@ def add(
 ) -> None:
     """Add a command, of the named group if given; ``settings`` are click's context settings."""
     whole_name = f"{group} {name}".strip()
-    command = _printing(_described(function, whole_name), whole_name)
+    command = _printing(_with_help(function, whole_name), whole_name)
     app.command(name, context_settings=settings or None)(command)
 
 
@@ -43,7 +43,7 @@ def add_writing(app: typer.Typer, name: str, function: Command) -> None:
     def command(**arguments: Any) -> None:
         function(**_begin(function, name, arguments))
 
-    app.command(name)(_described(command, name))
+    app.command(name)(_with_help(command, name))
 
 
 def _printing(function: Command, name: str) -> Command:
@@ -71,7 +71,7 @@ def _begin(function: Command, name: str, arguments: dict[str, Any]) -> dict[str,
     return merchant_names.with_ids(arguments)
 
 
-def _described(function: Command, name: str) -> Command:
+def _with_help(function: Command, name: str) -> Command:
     """Give the help of ``hints.py`` to arguments of a command that declare none."""
     parameters = [
         parameter.replace(annotation=Annotated[parameter.annotation, typer.Argument(help=text)])
@@ -91,7 +91,7 @@ def _is_undeclared_argument(parameter: inspect.Parameter) -> bool:
 def _option_names(function: Command) -> frozenset[str]:
     """Return the names of a command's options without dashes."""
     return frozenset(
-        _shown_name(parameter)
+        _name_on_command_line(parameter)
         for parameter in inspect.signature(function).parameters.values()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     )
@@ -112,11 +112,11 @@ def _check_not_empty(function: Command, arguments: Mapping[str, Any]) -> None:
     for name, value in arguments.items():
         is_left_out = value == parameters[name].default
         if not is_left_out and (value == "" or (isinstance(value, list) and "" in value)):
-            option = _shown_name(parameters[name])
+            option = _name_on_command_line(parameters[name])
             raise Invalid(option, f"{option} must not be empty: leave it out instead")
 
 
-def _shown_name(parameter: inspect.Parameter) -> str:
+def _name_on_command_line(parameter: inspect.Parameter) -> str:
     """Return the name of an option or argument on the command line."""
     for part in getattr(parameter.annotation, "__metadata__", ()):
         # The first declared name is in ``default``, because the declaration is in an annotation.

@@ -58,10 +58,10 @@ async def _merchant_id(tx: "Tx", text: str) -> str:
         return text
     if prefix in find:
         return (await find[prefix](tx, text)).merchant_id
-    return await whose.get(prefix, _of_order)(tx, text)
+    return await whose.get(prefix, _merchant_of_order)(tx, text)
 
 
-async def _of_order(tx: "Tx", text: str) -> str:
+async def _merchant_of_order(tx: "Tx", text: str) -> str:
     from opentill import orders
     from opentill.core.errors import NotFound
 

@@ -212,12 +212,12 @@ def transact(
     ``any_key``: see ``database``. Raises the exceptions of ``database`` and ``work``.
     """
 
-    async def timed(tx: "Tx") -> T:
+    async def work_with_time(tx: "Tx") -> T:
         return await work(tx, await now(tx))
 
     async def command() -> T:
         async with database(configured, any_key=any_key) as db:
-            return await db.run(timed)
+            return await db.run(work_with_time)
 
     return run(command())
 

@@ -80,7 +80,7 @@ def settle(
             return settlements if dry_run else await _settle(db, due, order, early, actor, now)
 
     settlements = session.run(work())
-    rows = [_shown(one) for one in settlements.first]
+    rows = [_to_record(one) for one in settlements.first]
     return output.Result(rows, _COLUMNS, settlements.note(), _NOTHING_DUE)
 
 
@@ -156,7 +156,7 @@ async def _settle(
     return settlements
 
 
-def _shown(settled: "Settled") -> dict[str, Any]:
+def _to_record(settled: "Settled") -> dict[str, Any]:
     from opentill.core import money
 
     return {

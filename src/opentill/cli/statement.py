@@ -102,7 +102,7 @@ def _pieces(
     lines = ledger_statement.shown(db, merchant_id, start, end)
     if form is Format.json:
         return _json(merchant_id, lines)
-    return _table(lines) if (output.width() or _WIDTH) >= _WIDTH else _stacked(lines)
+    return _table(lines) if (output.width() or _WIDTH) >= _WIDTH else _format_narrow(lines)
 
 
 async def _json(merchant_id: str, lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
@@ -119,7 +119,7 @@ async def _json(merchant_id: str, lines: "AsyncIterator[LineOut]") -> AsyncItera
     yield b"\n]}\n"
 
 
-async def _stacked(lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
+async def _format_narrow(lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
     """Yield the statement for a terminal of 40 columns: the accounts are beneath each line."""
     yield "UTC; movements → balances after them\n".encode()
     async for line in lines:

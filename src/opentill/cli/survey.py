@@ -115,7 +115,7 @@ async def survey(
         failures, untouched = await _order(connection, actions)
     finally:
         connection.terminate()
-    return Survey(version, has_merchants, _by_feature(outcomes), failures, untouched)
+    return Survey(version, has_merchants, _group_by_feature(outcomes), failures, untouched)
 
 
 def _without_aliases(statements: Mapping[str, Statement]) -> Mapping[str, Statement]:
@@ -192,7 +192,7 @@ async def _order(
         await _undo(connection, transaction)
 
 
-def _by_feature(outcomes: Mapping[str, _StatementResult]) -> list[Feature]:
+def _group_by_feature(outcomes: Mapping[str, _StatementResult]) -> list[Feature]:
     features: dict[str, dict[str, _StatementResult]] = {}
     for name, outcome in outcomes.items():
         features.setdefault(name.partition(".")[0], {})[name] = outcome

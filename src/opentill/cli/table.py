@@ -20,7 +20,7 @@ class _Column(NamedTuple):
     width: int
     flush_right: bool  # whether all of its texts are numbers or amounts
 
-    def filled(self, text: str) -> str:
+    def pad(self, text: str) -> str:
         """Pad a text to the column's width."""
         space = " " * (self.width - cells(text))
         return space + text if self.flush_right else text + space
@@ -62,13 +62,13 @@ def table(
         inside = _fitting(columns, width)
     lines: list[str] = []
     for number in range(len(rows)):
-        lines.append(_joined([column.filled(column.texts[number]) for column in inside]))
+        lines.append(_join([column.pad(column.texts[number]) for column in inside]))
         beneath = [
             f"{column.heading}: {column.texts[number]}"
             for column in columns
             if column not in inside and column.texts[number]
         ]
-        lines += _packed(beneath, width or 0)
+        lines += _pack(beneath, width or 0)
     return _headings(inside), lines
 
 
@@ -111,18 +111,18 @@ def _headings(columns: list[_Column]) -> list[str]:
     """Return the lines of the headings, aligned at the bottom."""
     parts = [wrap(column.heading, column.width) for column in columns]
     height = max(map(len, parts), default=0)
-    filled = [[""] * (height - len(part)) + part for part in parts]
+    pad = [[""] * (height - len(part)) + part for part in parts]
     return [
-        _joined([column.filled(part[number]) for column, part in zip(columns, filled, strict=True)])
+        _join([column.pad(part[number]) for column, part in zip(columns, pad, strict=True)])
         for number in range(height)
     ]
 
 
-def _joined(parts: list[str]) -> str:
+def _join(parts: list[str]) -> str:
     return (" " * _GAP).join(parts).rstrip()
 
 
-def _packed(texts: list[str], width: int) -> list[str]:
+def _pack(texts: list[str], width: int) -> list[str]:
     """Pack texts into indented lines; only texts that exceed a line are wrapped."""
     lines: list[str] = []
     full = True

@@ -51,7 +51,9 @@ def _explain(error: "typer.TyperException", path: str, context: Any) -> tuple[st
     parameter: Any = getattr(error, "param", None)
     if parameter is not None:
         is_missing = type(error).__name__ == "MissingParameter"
-        problem = "is required" + _help(parameter) if is_missing else _accepted(parameter, error)
+        problem = (
+            "is required" + _help(parameter) if is_missing else _describe_accepted(parameter, error)
+        )
         return _name(parameter), problem, parameter.param_type_name == "option"
     text = error.format_message()
     option: str | None = getattr(error, "option_name", None)
@@ -87,7 +89,7 @@ def _help(parameter: Any) -> str:
     return f": {text[:1].lower() if is_word else text[:1]}{text[1:]}" if text else ""
 
 
-def _accepted(parameter: Any, error: "typer.TyperException") -> str:
+def _describe_accepted(parameter: Any, error: "typer.TyperException") -> str:
     """Return which values a parameter accepts."""
     descriptor = parameter.type_descriptor
     least, most = descriptor.parameter_info.min, descriptor.parameter_info.max

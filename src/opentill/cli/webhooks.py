@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def _shown(endpoint: "Endpoint", secret: str | None = None) -> dict[str, Any]:
+def _to_record(endpoint: "Endpoint", secret: str | None = None) -> dict[str, Any]:
     from opentill.webhooks.wire import EndpointOut
 
     added_fields = {"merchantId": endpoint.merchant_id} | ({"secret": secret} if secret else {})
@@ -84,7 +84,9 @@ def add(
     fields = webhooks.EndpointFields(url=url, types=event or [], description=description or "")
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
-        return _shown(*await webhooks.create(tx, merchant_id, fields, check, key, now, actor=actor))
+        return _to_record(
+            *await webhooks.create(tx, merchant_id, fields, check, key, now, actor=actor)
+        )
 
     return session.transact(work)
 
@@ -98,14 +100,14 @@ def list_(merchant_id: inputs.OnlyMerchant = None) -> output.Result:
             await merchants.find(tx, merchant_id)
         return await webhooks.search(tx, merchant_id)
 
-    return output.Result([_shown(one) for one in session.query(work)], _COLUMNS)
+    return output.Result([_to_record(one) for one in session.query(work)], _COLUMNS)
 
 
 def show(endpoint_id: str) -> dict[str, Any]:
     """Show an endpoint."""
     from opentill import webhooks
 
-    return _shown(session.query(lambda tx: webhooks.find_anywhere(tx, endpoint_id)))
+    return _to_record(session.query(lambda tx: webhooks.find_anywhere(tx, endpoint_id)))
 
 
 @acting(without_reason=inputs.NO_REASON)
@@ -138,7 +140,7 @@ def set_(
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         endpoint = await webhooks.find_anywhere(tx, endpoint_id)
         ids = endpoint.merchant_id, endpoint.id
-        return _shown(await webhooks.update(tx, *ids, fields, check, now, actor=actor))
+        return _to_record(await webhooks.update(tx, *ids, fields, check, now, actor=actor))
 
     return session.transact(work)
 
@@ -166,7 +168,7 @@ def rotate(endpoint_id: str, *, actor: "Actor") -> dict[str, Any]:
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         endpoint = await webhooks.find_anywhere(tx, endpoint_id)
         ids = endpoint.merchant_id, endpoint.id
-        return _shown(*await webhooks.rotate_secret(tx, *ids, key, now, actor=actor))
+        return _to_record(*await webhooks.rotate_secret(tx, *ids, key, now, actor=actor))
 
     return session.transact(work)
 

@@ -86,7 +86,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
         return self.page or f"/needs/{self.name}"
 
 
-def _listed(
+def _need_with_list(
     name: str,
     permission: Permission,
     items: Callable[[Tx, int], Awaitable[list[Item]]],
@@ -116,7 +116,7 @@ async def _disputes(tx: Tx, now: int) -> list[Item]:
     ]
 
 
-async def _unmatched(tx: Tx, _now: int) -> int:
+async def _count_unmatched(tx: Tx, _now: int) -> int:
     return len((await disputes.list_unmatched(tx))[:MOST])
 
 
@@ -178,7 +178,7 @@ async def _stuck(tx: Tx, now: int) -> list[Item]:
     ]
 
 
-async def _returned(tx: Tx, now: int) -> list[Item]:
+async def _returned_payouts(tx: Tx, now: int) -> list[Item]:
     return [
         Item(
             merchant_id=payout.merchant_id,
@@ -263,11 +263,11 @@ NEEDS: Final = (
         count=_differences,
         page="/reconciliation",
     ),
-    _listed("disputes", "disputes.read", _disputes, dispute_reasons.name_of),
+    _need_with_list("disputes", "disputes.read", _disputes, dispute_reasons.name_of),
     Need(
         name="unmatched",
         permission="disputes.read",
-        count=_unmatched,
+        count=_count_unmatched,
         page="/needs/unmatched",
         limit=MOST,
     ),
@@ -278,14 +278,14 @@ NEEDS: Final = (
         page="/needs/refund-cases",
         limit=MOST,
     ),
-    _listed("duplicates", "payments.read", _duplicates),
-    _listed("paid_twice", "payments.read", _paid_twice),
-    _listed("failed_refunds", "payments.read", _failed_refunds, refund_failures.text_of),
-    _listed("refunds", "payments.read", _refunds),
-    _listed("stuck", "payments.read", _stuck),
-    _listed("returned", "payouts.read", _returned),
-    _listed("endpoints", "endpoints.read", _endpoints),
-    _listed("notices", "epay.read", _notices),
+    _need_with_list("duplicates", "payments.read", _duplicates),
+    _need_with_list("paid_twice", "payments.read", _paid_twice),
+    _need_with_list("failed_refunds", "payments.read", _failed_refunds, refund_failures.text_of),
+    _need_with_list("refunds", "payments.read", _refunds),
+    _need_with_list("stuck", "payments.read", _stuck),
+    _need_with_list("returned", "payouts.read", _returned_payouts),
+    _need_with_list("endpoints", "endpoints.read", _endpoints),
+    _need_with_list("notices", "epay.read", _notices),
 )
 
 

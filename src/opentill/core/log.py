@@ -298,7 +298,7 @@ def flush() -> None:
 
 def redact_event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Redact values whose names suggest a secret, and secrets in texts, at any depth."""
-    return {name: _redacted(name, value) for name, value in event.items()}
+    return {name: _redact_value(name, value) for name, value in event.items()}
 
 
 def redact(text: str) -> str:
@@ -323,7 +323,7 @@ def _names_secret(name: str) -> bool:
     return _SECRET_NAME.search(name.replace("-", "_")) is not None
 
 
-def _redacted(name: str, value: object) -> object:
+def _redact_value(name: str, value: object) -> object:
     if _names_secret(name) and not isinstance(value, bool | None):
         return REDACTED
     if value is None or isinstance(value, bool | float):
@@ -336,9 +336,9 @@ def _redacted(name: str, value: object) -> object:
         )
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, object]", value).items()
-        return {str(key): _redacted(str(key), inner) for key, inner in pairs}
+        return {str(key): _redact_value(str(key), inner) for key, inner in pairs}
     if isinstance(value, list | tuple | set):
-        return [_redacted("", inner) for inner in cast("Iterable[object]", value)]
+        return [_redact_value("", inner) for inner in cast("Iterable[object]", value)]
     return f"{len(value)} bytes" if isinstance(value, bytes) else redact(str(value))
 
 

@@ -272,7 +272,7 @@ def gateway_calls() -> dict[tuple[str, str], tuple[int, float]]:
     Calls are counted since the processes started. Unlike ``render``, this reads no other series.
     """
     calls, seconds = dict[tuple[str, str], int](), dict[tuple[str, str], float]()
-    for kind, labels, value in _timed(_GATEWAY_CALLS):
+    for kind, labels, value in _read_histogram(_GATEWAY_CALLS):
         key = labels["gateway"], labels["operation"]
         if kind == "sum":
             seconds[key] = seconds.get(key, 0) + value
@@ -281,7 +281,7 @@ def gateway_calls() -> dict[tuple[str, str], tuple[int, float]]:
     return {key: (number, seconds[key]) for key, number in calls.items()}
 
 
-def _timed(measured: _Measured) -> Iterator[tuple[str, Mapping[str, str], float]]:
+def _read_histogram(measured: _Measured) -> Iterator[tuple[str, Mapping[str, str], float]]:
     """Yield the sums and counts of a histogram: "sum" or "count", the labels and the value.
 
     Several processes have a sum and a count each, which the caller adds up.
@@ -318,7 +318,7 @@ def _text(reading: Reading) -> str:
     """Format a reading in Prometheus' text format 0.0.4."""
     lines = [f"# HELP {reading.name} {reading.help}", f"# TYPE {reading.name} {reading.kind}"]
     for labels, value in reading.samples:
-        label_text = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+        label_text = ",".join(f'{name}="{_escape(text)}"' for name, text in labels.items())
         lines.append(
             f"{reading.name}{{{label_text}}} {value:.17g}"
             if label_text
@@ -327,7 +327,7 @@ def _text(reading: Reading) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 

@@ -67,7 +67,7 @@ def span(
     name: str, attributes: Mapping[str, Value] = {}, *, kind: Kind = "INTERNAL"
 ) -> AbstractContextManager[Span]:
     """Return the span of a block; it does nothing while tracing is off."""
-    return _OFF if _tracer is None else _spanned(_tracer, name, attributes, kind, None)
+    return _OFF if _tracer is None else _record_span(_tracer, name, attributes, kind, None)
 
 
 def request_span(headers: Sequence[tuple[bytes, bytes]]) -> AbstractContextManager[Span]:
@@ -82,7 +82,7 @@ def request_span(headers: Sequence[tuple[bytes, bytes]]) -> AbstractContextManag
     values = [value.decode("latin-1") for name, value in headers if name == _TRACED]
     carrier = {"traceparent": values[0]} if len(values) == 1 else {}
     context = TraceContextTextMapPropagator().extract(carrier)
-    return _spanned(_tracer, "request", {}, "SERVER", context)
+    return _record_span(_tracer, "request", {}, "SERVER", context)
 
 
 def describe_request(
@@ -166,7 +166,7 @@ def _summary(sql: str) -> str:
 
 
 @contextmanager
-def _spanned(
+def _record_span(
     tracer: "Tracer",
     name: str,
     attributes: Mapping[str, Value],

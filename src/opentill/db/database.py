@@ -186,12 +186,12 @@ class Db:
             **connections.options(prepared=prepared),
         )
 
-        async def traced() -> asyncpg.Connection:
+        async def open_traced() -> asyncpg.Connection:
             connection = await open_()
             connection.add_query_logger(tracing.record_statement)
             return connection
 
-        db = cls(Pool(traced if tracing.is_on() else open_, size), acquire_timeout_s)
+        db = cls(Pool(open_traced if tracing.is_on() else open_, size), acquire_timeout_s)
         if eager:
             try:
                 db.give_back(await db.borrow())

@@ -94,7 +94,7 @@ def migrations(directory: Path | None = None) -> list[Migration]:
 
 
 @functools.cache
-def _shipped() -> list[Migration]:
+def _read_shipped() -> list[Migration]:
     """Read the shipped files once: /readyz needs them often, and an update may replace them."""
     return migrations()
 
@@ -128,7 +128,7 @@ async def check(connection: Tx, *, directory: Path | None = None) -> list[str]:
     Returns the names of newer versions' migrations that the database has, with which this OpenTill
     runs as well. Raises ``SchemaMismatch``.
     """
-    files = migrations(directory) if directory else _shipped()
+    files = migrations(directory) if directory else _read_shipped()
     try:
         applied = await _read_applied(connection, files)
     except asyncpg.UndefinedTableError:

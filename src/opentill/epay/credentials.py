@@ -55,7 +55,7 @@ def _new_key(settings: Settings, merchant_id: str) -> tuple[str, bytes]:
     return key, encryption.encrypt(settings.secret_key, _purpose(merchant_id), key)
 
 
-def _shown(credentials: Credentials, key: str, settings: Settings) -> NewCredentials:
+def _new_credentials(credentials: Credentials, key: str, settings: Settings) -> NewCredentials:
     return NewCredentials(
         merchant_id=credentials.merchant_id,
         pid=credentials.pid,
@@ -79,7 +79,7 @@ async def enable(
     if await queries.LOCKED.first(tx, merchant_id=merchant_id) is not None:
         enabled = await queries.SET_STATE.one(tx, merchant_id=merchant_id, state="ENABLED", now=now)
         await _record(tx, actor, "epay enable", enabled, now)
-        return _shown(enabled, decrypt(enabled, settings.secret_key), settings)
+        return _new_credentials(enabled, decrypt(enabled, settings.secret_key), settings)
     key, encrypted = _new_key(settings, merchant_id)
     while True:
         pid = _FIRST_PID + secrets.randbelow(_PIDS)
@@ -89,7 +89,7 @@ async def enable(
         tx, merchant_id=merchant_id, pid=pid, sealed_key=encrypted, now=now
     )
     await _record(tx, actor, "epay enable", credentials, now)
-    return _shown(credentials, key, settings)
+    return _new_credentials(credentials, key, settings)
 
 
 async def _record(tx: Tx, actor: Actor, action: str, credentials: Credentials, now: int) -> None:
@@ -108,7 +108,7 @@ async def rotate(
     key, encrypted = _new_key(settings, merchant_id)
     rotated = await queries.SET_KEY.one(tx, merchant_id=merchant_id, sealed_key=encrypted, now=now)
     await _record(tx, actor, "epay rotate", rotated, now)
-    return _shown(rotated, key, settings)
+    return _new_credentials(rotated, key, settings)
 
 
 async def disable(tx: Tx, merchant_id: str, now: int, *, actor: Actor = OPENTILL) -> Credentials:

@@ -13,7 +13,7 @@ from opentill.http import inputs
 DEFAULT_CURRENCY: Final = "CNY"
 MAX_NAME_BYTES: Final = 127
 _MAX_PARAM: Final = 2048
-_MAX_SHOWN_NAME: Final = 80
+_MAX_DISPLAY_NAME: Final = 80
 _MAX_MONEY: Final = 32
 _ADDRESSES: Final = ("notify_url", "return_url")
 _OUT_TRADE_NO: Final = re.compile(r"[A-Za-z0-9._\-|]{1,64}", re.ASCII)
@@ -66,7 +66,7 @@ def read_submission(request: Request, *, by_server: bool) -> Submission:
         notify_url=_address("notify_url", request.get("notify_url")),
         return_url=_address("return_url", request.get("return_url")),
         param=_param(request.get("param")),
-        shown_name=_shown_name(request.get("display_merchant_name")),
+        shown_name=_parse_display_name(request.get("display_merchant_name")),
         payer_ip=_payer_ip(request.get("clientip")) if by_server else "",
         device=request.get("device"),
     )
@@ -121,10 +121,10 @@ def _param(text: str) -> str:
     return text
 
 
-def _shown_name(text: str) -> str | None:
+def _parse_display_name(text: str) -> str | None:
     trimmed = text.strip()
-    if len(trimmed) > _MAX_SHOWN_NAME:
-        raise Refused(BUSINESS, f"display_merchant_name 最多 {_MAX_SHOWN_NAME} 个字符")
+    if len(trimmed) > _MAX_DISPLAY_NAME:
+        raise Refused(BUSINESS, f"display_merchant_name 最多 {_MAX_DISPLAY_NAME} 个字符")
     return trimmed or None
 
 

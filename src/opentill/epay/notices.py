@@ -54,14 +54,12 @@ def _fields(pid: int, trade_no: str, order: EpayOrder | Submission) -> dict[str,
 def address(url: str, params: dict[str, str]) -> str:
     """Append parameters to the query of a URL, encoded as PHP does."""
     url_parts = urlsplit(hostnames.with_ascii_host(url))
-    query = "&".join(
-        filter(None, (quote(url_parts.query, safe=_SAFE_CHARACTERS), _encoded(params)))
-    )
+    query = "&".join(filter(None, (quote(url_parts.query, safe=_SAFE_CHARACTERS), _encode(params))))
     path = quote(url_parts.path, safe=_SAFE_CHARACTERS)
     return urlunsplit((url_parts.scheme, url_parts.netloc, path, query, url_parts.fragment))
 
 
-def _encoded(params: dict[str, str]) -> str:
+def _encode(params: dict[str, str]) -> str:
     return urlencode(params).replace("~", "%7E")  # PHP encodes ~, Python does not
 
 

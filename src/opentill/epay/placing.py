@@ -61,7 +61,7 @@ async def place(app: App, caller: EpayCaller, submission: Submission, now: int) 
     except NotPermitted:
         raise Refused(BUSINESS, "商户尚未接受商户服务协议，暂时不能收款") from None
     except checkouts.AmountOutOfBounds as problem:
-        bounds = _shown_bounds(problem, submission.money_type)
+        bounds = _write_bounds(problem, submission.money_type)
         raise Refused(BUSINESS, f"money 须为从 {bounds} 的金额") from None
     except Invalid:  # name, amount and product are valid, so only the rate can be missing
         raise Refused(
@@ -69,7 +69,7 @@ async def place(app: App, caller: EpayCaller, submission: Submission, now: int) 
         ) from None
 
 
-def _shown_bounds(problem: checkouts.AmountOutOfBounds, currency: str) -> str:
+def _write_bounds(problem: checkouts.AmountOutOfBounds, currency: str) -> str:
     """Write the smallest and the largest accepted amount that ``money`` can express."""
     cent_minor = 10 ** max(0, exponent(currency) - 2)  # ``money`` has at most two decimals
     least_minor = -(-problem.least_minor // cent_minor) * cent_minor

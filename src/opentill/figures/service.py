@@ -63,7 +63,7 @@ async def read(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Figures:
     async with db.snapshot() as tx:
         balances = await queries.BALANCES.all(tx, merchant_id=merchant_id)
         counts = await _counts(tx, merchant_id, _boundaries(days, compared))
-        awaited = await _awaited(tx, merchant_id, coming_days, now)
+        awaited = await _read_awaited(tx, merchant_id, coming_days, now)
         behind = [await orders.find_uncounted_since(tx, merchant_id)]
     behind += [balance.behind_since for balance in balances]
     return Figures(
@@ -71,7 +71,7 @@ async def read(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Figures:
         days=days,
         coming=coming_days,
         currencies=tuple(
-            _of_currency(balance, counts, days, compared, awaited) for balance in balances
+            _figures_of_currency(balance, counts, days, compared, awaited) for balance in balances
         ),
         attempts=tuple(counts.attempts(day.since, day.until) for day in days),
         attempts_compared=tuple(
@@ -90,7 +90,7 @@ async def find_coming(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Comin
     days = tuple(next_days(now, zone, COMING))
     async with db.snapshot() as tx:
         balances = await queries.BALANCES.all(tx, merchant_id=merchant_id)
-        awaited = await _awaited(tx, merchant_id, days, now)
+        awaited = await _read_awaited(tx, merchant_id, days, now)
     behind = [one.behind_since for one in balances]
     return Coming(
         min([now, *(at for at in behind if at is not None)]),
@@ -102,7 +102,7 @@ async def find_coming(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Comin
     )
 
 
-async def _awaited(tx: Tx, merchant_id: str, days: Sequence[Day], now: int) -> list[Awaited]:
+async def _read_awaited(tx: Tx, merchant_id: str, days: Sequence[Day], now: int) -> list[Awaited]:
     edges = [quarter(now), *(day.until for day in days)]
     return await queries.AWAITED.all(tx, merchant_id=merchant_id, boundaries=edges)
 
@@ -124,7 +124,7 @@ async def _counts(tx: Tx, merchant_id: str, boundaries: list[int]) -> _Counts:
     )
 
 
-def _of_currency(
+def _figures_of_currency(
     balance: BalanceProgress,
     counts: _Counts,
     days: Sequence[Day],

@@ -32,7 +32,7 @@ def build_header(tree: Json, struct: type[msgspec.Struct]) -> tuple[tuple[bytes,
     if not isinstance(tree, dict) or tree.keys() <= _flat_names(struct):
         return ()
     names = dict.fromkeys(_unknown_names(tree, _fields(struct), ""))
-    return ((HEADER, _listed(list(names)).encode()),) if names else ()
+    return ((HEADER, _join_names(list(names)).encode()),) if names else ()
 
 
 def parse_header(body: bytes, struct: type[msgspec.Struct]) -> tuple[tuple[bytes, bytes], ...]:
@@ -44,7 +44,7 @@ def parse_header(body: bytes, struct: type[msgspec.Struct]) -> tuple[tuple[bytes
     return build_header(tree, struct)
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     """Join the names that fit, and the number of those that do not."""
     fitting_names: list[str] = []
     room = MAX_BYTES - _COUNT_BYTES

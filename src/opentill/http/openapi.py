@@ -87,7 +87,7 @@ def build_document(
             for tag in dict.fromkeys(operation.tag for operation in operations)
         ],
         "security": [{"apiKey": []}],
-        "paths": _deployed(paths, public_url),
+        "paths": _replace_address(paths, public_url),
         "components": {
             "schemas": components,
             "securitySchemes": {
@@ -110,13 +110,13 @@ def build_document(
     }
 
 
-def _deployed(node: Any, public_url: str) -> Any:
+def _replace_address(node: Any, public_url: str) -> Any:
     """Replace the example address by this deployment's address in all texts of a node."""
     if isinstance(node, dict):
         items = cast("dict[str, Any]", node).items()
-        return {key: _deployed(value, public_url) for key, value in items}
+        return {key: _replace_address(value, public_url) for key, value in items}
     if isinstance(node, list):
-        return [_deployed(value, public_url) for value in cast("Sequence[Any]", node)]
+        return [_replace_address(value, public_url) for value in cast("Sequence[Any]", node)]
     return node.replace(_EXAMPLE_URL, public_url) if isinstance(node, str) else node
 
 

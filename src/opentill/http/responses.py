@@ -147,7 +147,7 @@ def encode_success(data: Any) -> bytes:
 
 async def send_download(receive: Receive, send: Send, download: Download) -> None:
     """Stream a file at the client's pace until it ends or the client disconnects."""
-    disconnected = asyncio.create_task(_disconnected(receive))
+    disconnected = asyncio.create_task(_wait_for_disconnect(receive))
     disposition = f'attachment; filename="{download.filename}"'.encode()
     head: Message = {
         "type": "http.response.start",
@@ -177,7 +177,7 @@ async def send_download(receive: Receive, send: Send, download: Download) -> Non
         disconnected.cancel()
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     """Wait until the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -41,13 +41,13 @@ def build(kinds: Iterable[Any]) -> tuple[dict[Any, Schema], dict[str, Schema]]:
     """Return a schema reference for each type, and the components that they refer to."""
     unique = tuple(dict.fromkeys(kinds))
     references, components = msgspec.json.schema_components(unique, ref_template=_REF)
-    return dict(zip(unique, map(rewrite, references), strict=True)), _named(components)
+    return dict(zip(unique, map(rewrite, references), strict=True)), _name_components(components)
 
 
 def rewrite_document(document: Schema) -> Schema:
     """Rewrite every schema of an OpenAPI document. Idempotent."""
     rewritten: Schema = _shape_within(document)
-    rewritten["components"]["schemas"] = _named(document["components"]["schemas"])
+    rewritten["components"]["schemas"] = _name_components(document["components"]["schemas"])
     return rewritten
 
 
@@ -67,7 +67,7 @@ def _shape_within(node: Any) -> Any:
     return rewritten
 
 
-def _named(components: Mapping[str, Schema]) -> dict[str, Schema]:
+def _name_components(components: Mapping[str, Schema]) -> dict[str, Schema]:
     named = {type_name(name): rewrite(schema) for name, schema in components.items()}
     if len(named) != len(components):
         msg = f"two structs have one name: {sorted(components)}"

@@ -83,11 +83,11 @@ class LineOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             number=line.number,
             id=line.id,
             type=line.type,
-            **_shown("{0}", line.moved, line.currency),
+            **_format_amounts("{0}", line.moved, line.currency),
             source_type=line.source_type,
             source_id=line.source_id,
             description=line.description,
-            **_shown("{0}_after", line.after, line.currency),
+            **_format_amounts("{0}_after", line.after, line.currency),
         )
 
 
@@ -119,7 +119,7 @@ COLUMNS: Final = {
 _FREE: Final = frozenset({"source_id", "description"})
 
 
-def _shown(field: str, amounts: Amounts | None, currency: str) -> dict[str, str]:
+def _format_amounts(field: str, amounts: Amounts | None, currency: str) -> dict[str, str]:
     """Return the fields of ``LineOut`` for amounts; ``{0}`` in ``field`` stands for the account."""
     texts = repeat("") if amounts is None else (money.show(amount, currency) for amount in amounts)
     return {field.format(name): text for name, text in zip(MERCHANT_ACCOUNTS, texts)}  # noqa: B905 - repeat has no end

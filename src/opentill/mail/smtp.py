@@ -241,7 +241,7 @@ class Connection:
             if error.code in _LOGIN_CODES:
                 self.close()
                 return Outcome("unreached", _shorten(_describe(error)))
-            return self._refused(error)
+            return self._outcome_of_refusal(error)
         except ValueError as error:  # an address contains characters that SMTP does not allow
             return Outcome("failed", _shorten(f"not sent: {error}"))
         except (aiosmtplib.SMTPException, OSError) as error:
@@ -256,14 +256,14 @@ class Connection:
         try:
             reply = await self._client.data(message)
         except aiosmtplib.SMTPResponseException as error:
-            return self._refused(error)
+            return self._outcome_of_refusal(error)
         except (aiosmtplib.SMTPException, OSError) as error:
             self.close()
             text = f"the connection ended before the server had replied: {_describe(error)}"
             return Outcome("unknown", _shorten(text))
         return Outcome("sent", _shorten(f"{reply.code} {reply.message}"))
 
-    def _refused(self, error: aiosmtplib.SMTPResponseException) -> Outcome:
+    def _outcome_of_refusal(self, error: aiosmtplib.SMTPResponseException) -> Outcome:
         if error.code == _CLOSING_CODE:
             self.close()
         kind: OutcomeKind = "again" if error.code in _TEMPORARY_CODES else "failed"

@@ -159,14 +159,14 @@ async def change(
         seller = msgspec.convert(new, Seller, from_attributes=True)
         await queries.STORE_SELLER.run(tx, seller, merchant_id=merchant_id, since=now)
     subject = ", ".join(
-        f"{_FIELDS[field][0]}: {_shown(getattr(old, field))} → {_shown(values[field])}"
+        f"{_FIELDS[field][0]}: {_write_value(getattr(old, field))} → {_write_value(values[field])}"
         for field in changed
     )
     await audit.record(tx, actor, "profile set", merchant_id, subject, now)
     return new
 
 
-def _shown(value: str | None) -> str:
+def _write_value(value: str | None) -> str:
     return "none" if value is None else value.replace("\n", " / ")
 
 

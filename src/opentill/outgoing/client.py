@@ -144,7 +144,7 @@ class Outgoing:
         """Send a request; convert any failure, also in the block, to one of the three errors."""
         target = self.policy.target(url)
         # The first call loads all CA certificates, which must not count towards the timeout.
-        session = self._connected()
+        session = self._open_session()
         connection = SimpleNamespace(open=False)
         try:
             with tracing.span(method, {"http.request.method": method}, kind="CLIENT") as span:
@@ -165,7 +165,7 @@ class Outgoing:
             reason = _text_of(error)
             raise (NoResponse(reason) if connection.open else Unreachable(reason)) from error
 
-    def _connected(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             trace = aiohttp.TraceConfig()
             # aiohttp calls `_opened` before it sends anything over a connection. A failure before

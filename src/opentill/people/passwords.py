@@ -55,7 +55,7 @@ def check(field: str, password: str, *personal: str) -> None:
 
     ``personal`` is the person's e-mail address and name.
     """
-    password = password if len(password) > LONGEST else _normalized(password)
+    password = password if len(password) > LONGEST else _normalize(password)
     if not SHORTEST <= len(password) <= LONGEST:
         raise Invalid(field, f"{field} must have {SHORTEST} to {LONGEST} characters")
     if is_common(password, *personal):
@@ -107,7 +107,7 @@ def _is_run(text: str) -> bool:
     return differences in ({1}, {-1}, {0})
 
 
-def _normalized(password: str) -> str:
+def _normalize(password: str) -> str:
     return unicodedata.normalize("NFKC", password)
 
 
@@ -123,7 +123,7 @@ async def hash_password(password: str, cost: Cost = COST, *, who: str = "") -> s
         lanes=1,
         memory_cost=cost.memory_kib,
     )
-    encoded = _normalized(password).encode()
+    encoded = _normalize(password).encode()
     with QUEUE.reserve("trusted", who) as place:
         async with place.turn():
             return await asyncio.to_thread(kdf.derive_phc_encoded, encoded)
@@ -139,7 +139,7 @@ async def matches(password: str, stored: str | None, place: Place | None = None)
     if place is None:
         with QUEUE.reserve("trusted", "") as own_place:
             return await matches(password, stored, own_place)
-    normalized = _normalized(password)
+    normalized = _normalize(password)
     async with place.turn():
         is_match = await asyncio.to_thread(_matches, normalized, stored)
         if not is_match and normalized != password:
@@ -152,7 +152,7 @@ async def rehash_if_needed(password: str, stored: str, who: str = "") -> str | N
 
     If the queue is full, returns None; the next login tries again.
     """
-    normalized = _normalized(password)
+    normalized = _normalize(password)
     if normalized == password:
         return None
     try:

@@ -316,7 +316,7 @@ class Timeline:
                 at=event.created_at,
                 sentence=self._gettext("Event {type}", type=event.type),
                 event=event,
-                sent=tuple(self._sent(event, deliveries[event.id])),
+                sent=tuple(self._list_endpoints(event, deliveries[event.id])),
             )
 
     def _notice(self) -> Iterator[Item]:
@@ -345,7 +345,7 @@ class Timeline:
                 sentence = self._gettext("Note of {who}", who=note.who.partition(" (")[0])
             yield Item(at=note.at, sentence=sentence, note=note.note)
 
-    def _sent(self, event: OrderEvent, deliveries: list[EventDelivery]) -> Iterator[Sent]:
+    def _list_endpoints(self, event: OrderEvent, deliveries: list[EventDelivery]) -> Iterator[Sent]:
         """Yield an event's deliveries, and the other endpoints that existed at its time."""
         enabled = {one.id: one.url for one in self._payment.endpoints if one.status == "ENABLED"}
         for delivery in deliveries:

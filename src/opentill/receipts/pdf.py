@@ -284,7 +284,7 @@ class _Writer:
             pdf.set_xy(right - width, top)
             self._text(sheet.shop, 12, sheet.accent, width, "R", is_bold=True)
             return
-        picture = _reduced(sheet.logo)
+        picture = _reduce_logo(sheet.logo)
         scale = min(width / picture.width, height / picture.height)
         pdf.image(picture, right - picture.width * scale, top, w=picture.width * scale)
 
@@ -321,7 +321,7 @@ class _Writer:
         self._row(cells, is_bold=line.is_total, left=left)
 
 
-def _reduced(content: bytes) -> "Image":
+def _reduce_logo(content: bytes) -> "Image":
     """Return a logo in the size in which it is printed."""
     from PIL import Image
 
@@ -333,7 +333,7 @@ def _reduced(content: bytes) -> "Image":
 
 def _png(content: bytes) -> bytes:
     target = io.BytesIO()
-    _reduced(content).save(target, "PNG", optimize=True)
+    _reduce_logo(content).save(target, "PNG", optimize=True)
     return target.getvalue()
 
 

@@ -40,12 +40,12 @@ class Uploads:
             raise TooManyAtOnce("uploads", EACH_ADDRESS, RETRY_AFTER_S)
         if self._by_person.total() >= AT_ONCE:
             raise TooManyAtOnce("uploads", AT_ONCE, RETRY_AFTER_S)
-        with _counted(self._by_person, person_id), _counted(self._by_address, network):
+        with _counting(self._by_person, person_id), _counting(self._by_address, network):
             yield
 
 
 @contextlib.contextmanager
-def _counted(counter: Counter[str], subject: str) -> Iterator[None]:
+def _counting(counter: Counter[str], subject: str) -> Iterator[None]:
     counter[subject] += 1
     try:
         yield

@@ -75,18 +75,18 @@ def _channels(color: str) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def _mixed(color: str, other: str, percent: int) -> str:
+def _mix(color: str, other: str, percent: int) -> str:
     pairs = zip(_channels(color), _channels(other), strict=True)
     mixed = bytes((a * (100 - percent) + b * percent + 50) // 100 for a, b in pairs)
     return f"#{mixed.hex()}"
 
 
-def _adjusted(color: str, other: str, backgrounds: tuple[str, ...], least: float) -> str:
+def _adjust(color: str, other: str, backgrounds: tuple[str, ...], least: float) -> str:
     """Return the first mixture with ``other`` that has enough contrast to all backgrounds."""
     return next(
         mixed
         for percent in range(101)
-        for mixed in [_mixed(color, other, percent)]
+        for mixed in [_mix(color, other, percent)]
         if all(contrast(mixed, background) >= least for background in backgrounds)
     )
 
@@ -101,28 +101,28 @@ def _ink_on(*grounds: str) -> str:
 def shade(color: str, scheme: Scheme) -> Shade:
     """Return the colours for an accent colour ``#rrggbb``."""
     card, opposite = CARDS[scheme], _BLACK if scheme == "light" else _WHITE
-    ground = _adjusted(color, opposite, (card,), BUTTON_CONTRAST)
+    ground = _adjust(color, opposite, (card,), BUTTON_CONTRAST)
     ink = _ink_on(ground)
-    wash = _mixed(card, color, _WASH)
-    link = _adjusted(color, opposite, (*BACKGROUNDS[scheme], wash), TEXT_CONTRAST)
-    panel = color if scheme == "light" else _mixed(color, _BLACK, _DARK_PANEL)
+    wash = _mix(card, color, _WASH)
+    link = _adjust(color, opposite, (*BACKGROUNDS[scheme], wash), TEXT_CONTRAST)
+    panel = color if scheme == "light" else _mix(color, _BLACK, _DARK_PANEL)
     panel_ink = _ink_on(panel)
     # The gradient goes away from the text, so that its end is at least as readable.
-    panel_end = _mixed(panel, _BLACK if panel_ink == _WHITE else _WHITE, _HOVER)
+    panel_end = _mix(panel, _BLACK if panel_ink == _WHITE else _WHITE, _HOVER)
     return Shade(
         ground=ground,
         ink=ink,
-        hover=_mixed(ground, _BLACK if ink == _WHITE else _WHITE, _HOVER),
+        hover=_mix(ground, _BLACK if ink == _WHITE else _WHITE, _HOVER),
         link=link,
-        link_hover=_mixed(link, opposite, _HOVER),
+        link_hover=_mix(link, opposite, _HOVER),
         wash=wash,
         panel=panel,
         panel_end=panel_end,
         panel_ink=panel_ink,
-        panel_soft=_adjusted(
-            _mixed(panel_ink, panel, _SOFT), panel_ink, (panel, panel_end), TEXT_CONTRAST
+        panel_soft=_adjust(
+            _mix(panel_ink, panel, _SOFT), panel_ink, (panel, panel_end), TEXT_CONTRAST
         ),
-        panel_line=_mixed(panel_ink, panel, _LINE),
+        panel_line=_mix(panel_ink, panel, _LINE),
     )
 
 

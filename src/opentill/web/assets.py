@@ -61,15 +61,17 @@ def _load() -> dict[str, Asset]:
         for path in _FOLDER.rglob("*.svg")
     }
 
-    def versioned(match: re.Match[str]) -> str:
+    def add_version(match: re.Match[str]) -> str:
         return f'url("{match[1]}?v={icons[match[1]].version}")'
 
-    def combined(path: Path) -> str:
+    def combine_imports(path: Path) -> str:
         """Return a style sheet with those that it imports, which saves a request per import."""
-        return _IMPORT.sub(lambda match: combined(_FOLDER / match[1]), path.read_text("utf-8"))
+        return _IMPORT.sub(
+            lambda match: combine_imports(_FOLDER / match[1]), path.read_text("utf-8")
+        )
 
     def sheet(path: Path) -> bytes:
-        return _REFERENCE.sub(versioned, combined(path)).encode()
+        return _REFERENCE.sub(add_version, combine_imports(path)).encode()
 
     sheets = {path.name: _asset(path, sheet(path)) for path in _FOLDER.glob("*.css")}
     scripts = {path.name: _asset(path, path.read_bytes()) for path in _FOLDER.glob("*.js")}

@@ -75,7 +75,7 @@ class Localizer:
 
     def gettext(self, message: str, /, **values: object) -> Markup:
         """Translate a text and fill values in, each escaped unless it is markup already."""
-        return _filled(_translated(self.area, self.language, message), values)
+        return _fill_in(_translate(self.area, self.language, message), values)
 
     def pgettext(self, context: str, message: str, /, **values: object) -> Markup:
         """Translate a text whose meaning needs a context."""
@@ -84,7 +84,7 @@ class Localizer:
     def ngettext(self, singular: str, plural: str, count: int, /, **values: object) -> Markup:
         """Translate a text about ``count`` things. It may contain the number as ``{number}``."""
         text = translations.translate_plural(self.area, self.language, singular, plural, count)
-        return _filled(escape(text), {"number": self.number(count), **values})
+        return _fill_in(escape(text), {"number": self.number(count), **values})
 
     def npgettext(
         self, context: str, singular: str, plural: str, count: int, /, **values: object
@@ -273,11 +273,11 @@ def _locale(name: str, region: str | None) -> Locale:
 
 
 @lru_cache(maxsize=8192)
-def _translated(area: Area, language: Language, message: str) -> Markup:
+def _translate(area: Area, language: Language, message: str) -> Markup:
     return escape(translations.translate(area, language, message))
 
 
-def _filled(text: Markup, values: Mapping[str, object]) -> Markup:
+def _fill_in(text: Markup, values: Mapping[str, object]) -> Markup:
     return text.format(**values) if "{" in text or "}" in text else text
 
 

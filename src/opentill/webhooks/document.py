@@ -27,7 +27,7 @@ def add(
     _, schemas = msgspec.json.schema_components(structs, ref_template=_REF)
     headers = _headers(header_prefix)
     document["webhooks"] = {
-        type_: {"post": _sent(type_, payloads[type_], headers)} for type_ in SENT_TYPES
+        type_: {"post": _webhook_operation(type_, payloads[type_], headers)} for type_ in SENT_TYPES
     }
     schemas |= {_event_name(type_): _event(type_, payloads[type_]) for type_ in SENT_TYPES}
     document["components"]["schemas"] |= schemas
@@ -59,7 +59,7 @@ def _event(type_: SentType, payload: type[msgspec.Struct]) -> dict[str, Any]:
     }
 
 
-def _sent(
+def _webhook_operation(
     type_: SentType, payload: type[msgspec.Struct], headers: list[dict[str, Any]]
 ) -> dict[str, Any]:
     name = _event_name(type_)

@@ -107,7 +107,7 @@ class EndpointOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def from_endpoint(cls, endpoint: Endpoint) -> Self:
         """Build the response from an endpoint."""
-        return cls(**_shown(endpoint))
+        return cls(**_endpoint_fields(endpoint))
 
 
 class EndpointWithSecret(EndpointOut, frozen=True, kw_only=True, rename="camel"):
@@ -124,10 +124,10 @@ class EndpointWithSecret(EndpointOut, frozen=True, kw_only=True, rename="camel")
     @classmethod
     def from_endpoint(cls, endpoint: Endpoint, secret: str = "") -> Self:
         """Build the response from an endpoint and its new secret."""
-        return cls(**_shown(endpoint), secret=secret)
+        return cls(**_endpoint_fields(endpoint), secret=secret)
 
 
-def _shown(endpoint: Endpoint) -> dict[str, Any]:
+def _endpoint_fields(endpoint: Endpoint) -> dict[str, Any]:
     return {
         "id": endpoint.id,
         "url": endpoint.url,

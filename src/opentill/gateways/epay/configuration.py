@@ -40,7 +40,7 @@ def read(options: Mapping[str, str]) -> Options:
     )
 
 
-def _wrong(name: str, expectation: str) -> ConfigurationError:
+def _invalid_setting(name: str, expectation: str) -> ConfigurationError:
     return ConfigurationError(f"{_PREFIX}{name.upper()} must be {expectation}")
 
 
@@ -49,27 +49,31 @@ def _address(text: str) -> str:
     try:
         address = settingvalues.web(text)
     except ValueError as error:
-        raise _wrong("url", f"{error}: the server's, such as https://pay.example.com/") from None
+        raise _invalid_setting(
+            "url", f"{error}: the server's, such as https://pay.example.com/"
+        ) from None
     return re.sub(r"/(submit|mapi|api)\.php$", "", address).rstrip("/") + "/"
 
 
 def _matching(options: Mapping[str, str], name: str, pattern: str, expectation: str) -> str:
     text = options.get(f"epay_{name}", "")
     if re.fullmatch(pattern, text) is None:
-        raise _wrong(name, expectation)
+        raise _invalid_setting(name, expectation)
     return text
 
 
 def _one_of(options: Mapping[str, str], name: str, default: str, other: str) -> str:
     text = options.get(f"epay_{name}") or default
     if text not in (default, other):
-        raise _wrong(name, f"{default} or {other}")
+        raise _invalid_setting(name, f"{default} or {other}")
     return text
 
 
 def _currency(text: str) -> str:
     if text not in EXPONENTS:
-        raise _wrong("currency", "the ISO 4217 code of the currency that it takes, such as CNY")
+        raise _invalid_setting(
+            "currency", "the ISO 4217 code of the currency that it takes, such as CNY"
+        )
     return text
 
 
@@ -86,5 +90,5 @@ def _methods(text: str) -> dict[Method, str]:
         expectation = (
             f"different ones of {', '.join(METHODS)} with commas between them, perhaps =type"
         )
-        raise _wrong("methods", expectation)
+        raise _invalid_setting("methods", expectation)
     return types

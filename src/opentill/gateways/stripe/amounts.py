@@ -69,7 +69,7 @@ def to_stripe(money: Money) -> int:
         msg = f"Stripe does not take {money.currency}"
         raise ValueError(msg)
     shift = decimals - EXPONENTS[money.currency]
-    amount, remainder = _scaled(money.minor, shift)
+    amount, remainder = _scale(money.minor, shift)
     if remainder or amount % 10 ** max(0, decimals - 2):
         msg = f"Stripe does not take so small a fraction of {money.currency}"
         raise ValueError(msg)
@@ -87,13 +87,13 @@ def from_stripe(amount: int, currency: str) -> Money:
     if decimals is None:
         msg = f"{currency!r} is no currency of Stripe's that is known here"
         raise ValueError(msg)
-    minor, remainder = _scaled(amount, EXPONENTS[code] - decimals)
+    minor, remainder = _scale(amount, EXPONENTS[code] - decimals)
     if remainder:
         msg = f"{amount} is no whole amount of {code}"
         raise ValueError(msg)
     return Money(minor, code)
 
 
-def _scaled(amount: int, shift: int) -> tuple[int, int]:
+def _scale(amount: int, shift: int) -> tuple[int, int]:
     """Return the amount times ten to the power of ``shift``, and the remainder."""
     return (amount * 10**shift, 0) if shift >= 0 else divmod(amount, 10**-shift)

@@ -15,7 +15,7 @@ from opentill.orders.search.queries import LINE_SIZE
 # Their arguments are names of columns.
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Quote a cell if RFC 4180 requires it."""
     special = "position({} in {}) = 0"
     plain = " and ".join(special.format(c, text) for c in ("'\"'", "','", "e'\\n'", "e'\\r'"))
@@ -233,7 +233,7 @@ EXPORT_EDGES = Query(
 def _lines(condition: str, columns: tuple[Column, ...] = COLUMNS) -> Value[bytes]:
     """Build the statement that writes the lines of some orders as CSV, oldest first."""
     cells = ", ".join(
-        _quoted(f"inert_{column.sql}") if column.text else column.sql for column in columns
+        _quote(f"inert_{column.sql}") if column.text else column.sql for column in columns
     )
     return Value(
         bytes,

@@ -112,7 +112,7 @@ class Cluster:
         """Stop the server by a fast shutdown: roll back transactions and write a checkpoint."""
         child = self._child
         # A child of this process is known to be the server, without reading /proc.
-        pid = child.pid if child is not None and child.poll() is None else self._adopted()
+        pid = child.pid if child is not None and child.poll() is None else self._find_running_pid()
         if pid is None:
             return
         os.kill(pid, signal.SIGINT)
@@ -265,7 +265,7 @@ class Cluster:
         lines = self._pid_lines()
         return lines[7].strip() if len(lines) > 7 else ""  # noqa: PLR2004 - the file's eighth line
 
-    def _adopted(self) -> int | None:
+    def _find_running_pid(self) -> int | None:
         """Return the process id of a server of this cluster that another process started, if any.
 
         Its working directory is the directory of the cluster. If that is hidden (root in a
