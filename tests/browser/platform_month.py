@@ -217,7 +217,7 @@ async def add_merchants(month: Month) -> None:
         await ada.open_page("/console/applications")
         await ada.follow_link(f'table a:has-text("{shop.name}")')
         shop.id = ada.page.url.split("/")[-2]
-        await ada.submit_form("details#approved form", reason="papers are fine")
+        await ada.submit_form("#approved form", reason="papers are fine")
         shop.link = await ada.page.locator(".box.good code").inner_text()
     await ada.open_page("/console/merchants?status=APPLIED")
     assert "Nothing matches" in await ada.main_text()

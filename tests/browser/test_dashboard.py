@@ -42,9 +42,10 @@ async def test_an_owner_joins_and_invites_without_scripts(
         await join(page, url + link.path)
         assert page.url == f"{url}/dashboard/{shop}/"
         await page.get_by_role("link", name="Team").click()
+        await page.get_by_role("button", name="Invite a member").click()
         await page.get_by_label("E-mail").fill("bob@example.com")
         await page.get_by_label("Role", exact=True).select_option("support")
-        await page.get_by_role("button", name="Make an invitation").click()
+        await page.get_by_role("button", name="Create an invitation").click()
         assert await page.get_by_text("bob@example.com is invited").is_visible()
         await page.get_by_text("Ada Example").first.click()
         await page.get_by_role("button", name="Log out").click()
@@ -135,7 +136,7 @@ async def test_a_passkey_logs_in_without_a_password(
         await page.get_by_label("Name").fill("Test key")
         await page.get_by_role("button", name="Add a passkey").click()
         await page.get_by_role("heading", name="Your recovery codes").wait_for()
-        await page.get_by_role("link", name="I have kept them").click()
+        await page.get_by_role("link", name="I have saved them").click()
         assert await page.get_by_text("Test key").first.is_visible()
         await page.context.clear_cookies()
         await page.goto(f"{url}/login")
@@ -155,8 +156,9 @@ async def test_a_passkey_logs_in_without_a_password(
         async with db.transaction() as tx:
             await tx.execute("update logins set proved_at = 0")
         await page.goto(f"{url}/dashboard/{shop}/team")
+        await page.get_by_role("button", name="Invite a member").click()
         await page.get_by_label("E-mail").fill("eve@example.com")
-        await page.get_by_role("button", name="Make an invitation").click()
+        await page.get_by_role("button", name="Create an invitation").click()
         await page.get_by_role("button", name="Confirm with your passkey").click()
         await page.get_by_text("eve@example.com is invited").wait_for()
 

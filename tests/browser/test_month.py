@@ -204,10 +204,10 @@ async def _resolve_differences(month: Month) -> None:
     await fin.open_page("/console/reconciliation?which=open")
     await fin.follow_link(f'tr:has-text("{lost_attempt}") a')
     text = await fin.submit_form('form[action$="/resolve"]', reason="on the next report, they say")
-    assert "1 wait for somebody" in text, text
+    assert "Open: 1." in text, text
     assert "Waiting for a second person: 1" in await month.read_needs_attention()
     page = await fin.open_page("/console/approvals")
-    assert "You asked for this" in await fin.main_text()
+    assert "You requested this" in await fin.main_text()
     assert await page.locator('form[action$="/approve"]').count() == 0
     await gus.open_page("/console/approvals")
     # After more than ten minutes, the approval needs a new step-up.
@@ -219,7 +219,7 @@ async def _resolve_differences(month: Month) -> None:
     await fin.submit_form(COMPARE_FORM, file=_csv_upload(late_row, "late.csv"))
     if "Choose" in await fin.main_text():  # the file must be chosen again after a step-up
         await fin.submit_form(COMPARE_FORM, file=_csv_upload(late_row, "late.csv"))
-    assert "0 wait for somebody" in await fin.main_text(), await fin.main_text()
+    assert "Open: 0." in await fin.main_text(), await fin.main_text()
 
 
 async def _open_dispute(month: Month, shop: Shop, order_id: str) -> tuple[str, str]:

@@ -36,10 +36,11 @@ async def _accept_agreement(page: Page) -> None:
 async def _open_session(page: Page) -> str:
     """Create a product and open a session for it; return the address of the payment page."""
     await _follow_menu(page, "Products")
+    await page.get_by_role("button", name="Add a product").first.click()
     await page.get_by_label("Name", exact=True).fill("Tea, 100 g")
     await page.get_by_label("Price").fill("9.99")
     await page.get_by_label("Currency").select_option("USD")
-    await _press_button(page, "Add it")
+    await _press_button(page, "Add the product")
     await (
         page.get_by_role("link", name="Tea, 100 g")
         .or_(page.get_by_role("heading", name="Tea, 100 g", level=1))
@@ -47,7 +48,8 @@ async def _open_session(page: Page) -> str:
     )
     if await page.get_by_role("heading", name="Tea, 100 g", level=1).count() == 0:
         await page.get_by_role("link", name="Tea, 100 g").click()
-    await _press_button(page, "Open the session")
+    await _press_button(page, "Create a checkout session")
+    await _press_button(page, "Create the session")
     return await page.locator("#link").input_value()
 
 
@@ -83,10 +85,12 @@ async def _replace_key(page: Page) -> tuple[str, str]:
     """Create an API key and replace it; return the old and the new key."""
     await _follow_menu(page, "Developers")
     await page.get_by_role("main").get_by_role("link", name="API keys").click()
+    await page.get_by_role("button", name="Create a key").first.click()
     await page.get_by_label("Name", exact=True).fill("Shop")
-    await _press_button(page, "Create a key")
+    await page.locator("#create button[type=submit]").click()
     old_key = await page.locator("#secret").input_value()
     await page.get_by_role("link", name="Shop").click()
+    await _press_button(page, "Replace")
     confirmation = await page.locator("label[for=replace] code").inner_text()
     await page.locator("#replace").fill(confirmation)
     await _press_button(page, "Replace this key")
@@ -97,8 +101,9 @@ async def _send_test_event(page: Page, url: str) -> None:
     """Add an endpoint, send a test event to it, and wait until the page shows its delivery."""
     await _follow_menu(page, "Developers")
     await page.get_by_role("main").get_by_role("link", name="Webhook endpoints").click()
+    await page.get_by_role("button", name="Add an endpoint").first.click()
     await page.get_by_label("Address").fill(url)
-    await _press_button(page, "Add")
+    await _press_button(page, "Add the endpoint")
     if await page.get_by_role("button", name="Send a test event").count() == 0:
         await page.get_by_role("link", name=url).click()
     await _press_button(page, "Send a test event")

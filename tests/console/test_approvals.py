@@ -60,7 +60,7 @@ def test_only_another_person_approves_a_request_and_only_once(shop: Shop) -> Non
     assert count_waiting_requests(requester) == before + 1
     page = requester.get("/console/approvals").text
     assert "&lt;b&gt;sent&lt;/b&gt;" in page
-    assert "somebody else approves it" in page
+    assert "somebody else must approve it" in page
     approve = f"/console/approvals/{waiting}/approve"
     refusal = requester.post(approve)
     assert (refusal.status_code, "Somebody else than who asked" in refusal.text) == (400, True)

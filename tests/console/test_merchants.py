@@ -55,8 +55,8 @@ def test_the_page_of_a_merchant_shows_balances_terms_agreement_and_members(shop:
     page = staff.get(f"/console/merchants/{shop.id}")
     assert page.status_code == 200
     for sentence in (
-        "Days until settlement: 7 → 3",
-        "Fee of a lost dispute: $15.00 → $10.00",
+        "Settlement delay (days): 7 → 3",
+        "Fee for a lost dispute: $15.00 → $10.00",
         "a good year",
         "No version is accepted",
         "Ada Example",

@@ -217,7 +217,7 @@ def test_without_a_mail_server_pages_do_not_offer_mail(api_server: ApiServer, sh
     visitor = Visitor(api_server)
     assert visitor.get("/forgot").status_code == 404
     assert "/forgot" not in visitor.get("/login").text
-    assert "no mail server" in owner.get(f"/dashboard/{shop.id}/mails").text
+    assert "No mail server" in owner.get(f"/dashboard/{shop.id}/mails").text
     receipt = owner.get(f"/dashboard/{shop.id}/payments/{order['id']}/receipt").text
     assert "form_id" not in receipt
     form = {"email": new_address(), "role": "viewer"}

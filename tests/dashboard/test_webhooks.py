@@ -245,7 +245,7 @@ def test_deliveries_and_events_are_shown_and_can_be_resent(sending_server: ApiSe
         dispatch(shop, attempts)
         path = path_of(shop, "webhooks", endpoint_id)
         page = support.get(path)
-        assert "Delivered order.paid" in text_of(page)
+        assert "Delivered Payment succeeded order.paid" in text_of(page)
         assert "HTTP 200" in page.text
         assert "webhook-signature: v1," in page.text
         assert f"&#34;order_id&#34;: &#34;{order['id']}&#34;" in page.text

@@ -80,10 +80,10 @@ ABOUT_REPORT: Final = {
     ),
 }
 ABOUT_STAFF_ROLE: Final = {
-    "admin": N_("Everything, also people and terms."),
+    "admin": N_("Full access, including people and terms."),
     "finance": N_("Payouts, balances, exchange rates and approvals."),
     "support": N_("Sees the merchants’ pages, decides disputes."),
-    "auditor": N_("Reads everything, changes nothing."),
+    "auditor": N_("Can view everything."),
 }
 ABOUT_STANDING_ACTION: Final = {
     "approved": N_(
@@ -378,13 +378,13 @@ TERM: Final = {
     "fees": N_("Fee schedule"),
     "refund_fee_policy": N_("Fee of a refunded payment"),
     "overdraft_minor": N_("Overdraft limit of refunds"),
-    "settlement_delay_days": N_("Days until settlement"),
+    "settlement_delay_days": N_("Settlement delay (days)"),
     "settlement_calendar": N_("Days that count for settlement"),
     "reserve_rate": N_("Rolling reserve"),
     "reserve_days": N_("Days that the reserve is held"),
-    "dispute_fee_minor": N_("Fee of a lost dispute"),
-    "payout_minimum_minor": N_("Smallest payout"),
-    "ip_allowlist": N_("Addresses that may call"),
+    "dispute_fee_minor": N_("Fee for a lost dispute"),
+    "payout_minimum_minor": N_("Minimum payout"),
+    "ip_allowlist": N_("Allowed API addresses"),
 }
 TERM_ERROR: Final = {
     "percent": N_("Enter a number from 0 to below 100 with at most four decimals, such as 2.9"),
@@ -400,11 +400,10 @@ TERM_HINT: Final = {
     "percent": N_("A number from 0 to below 100, such as 2.9"),
     "amount": N_("An amount such as 15.00"),
     "rows": N_(
-        "A row for each, such as CREDIT_CARD:EUR=0.014+0.25; the rate "
-        "is a share, what follows is fixed."
+        "One row per method and currency, such as CREDIT_CARD:EUR=0.014+0.25 for 1.4% and 0.25 EUR."
     ),
     "addresses": N_(
-        "An address or network in each row, such as 192.0.2.0/24; none: from everywhere."
+        "One address or network per row, such as 192.0.2.0/24. Leave it empty to allow all."
     ),
 }
 TERM_VALUE: Final = {

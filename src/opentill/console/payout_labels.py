@@ -8,15 +8,14 @@ ABOUT_PAYOUT_ACTION: Final = {
     "paid": N_("The bank has sent it. No balance changes."),
     "failed": N_("The bank cannot send it. {amount} returns to the merchant’s available balance."),
     "returned": N_(
-        "The money is on your bank account again. {amount} returns to "
-        "the merchant’s available balance, and the merchant gets an "
-        "event and a mail."
+        "The money is on your bank account again. {amount} returns to the merchant’s "
+        "available balance, and the merchant gets an event and a mail."
     ),
 }
 ABOUT_RUN_STATUS: Final = {
-    "OPEN": N_("Not all payouts are made yet."),
-    "READY": N_("All payouts are made. Nobody has taken the file yet."),
-    "SENT": N_("Somebody has taken the file for the bank; what is in it does not change any more."),
+    "OPEN": N_("Not all payouts are created yet."),
+    "READY": N_("All payouts are created. The bank file has not been downloaded yet."),
+    "SENT": N_("The bank file has been downloaded. Its content does not change any more."),
 }
 PAYOUT_ACTION: Final = {
     "paid": N_("Mark as paid"),
@@ -44,29 +43,29 @@ RUN_ERROR: Final = {
     "reason": N_("Say why, in a few words."),
 }
 RUN_FILE: Final = {
-    "xml": N_("Take as XML (pain.001)"),
-    "csv": N_("Take as CSV"),
+    "xml": N_("Download XML (pain.001)"),
+    "csv": N_("Download CSV"),
 }
 RUN_FILE_ERROR: Final = {
     "invited": N_(
-        "Whoever began the run has invited this person or given them a "
-        "new password within the last 72 hours. Somebody else must "
-        "take the file."
+        "Whoever started the run has invited this person or given them a new password "
+        "within the last 72 hours. Somebody else must download the file."
     ),
     "browser": N_(
-        "Whoever began the run has logged in in this browser. Take the "
-        "file in a browser of your own."
+        "Whoever started the run has logged in in this browser. Download the file in a "
+        "browser of your own."
     ),
     "by": N_(
-        "Somebody else must take this file than who began the run: a payout is above the limit."
+        "A payout is above the limit. Somebody else must download this file, "
+        "not whoever started the run."
     ),
     "run": N_("There is nothing in this run that can be sent."),
-    "format": N_("The file was taken in another form already."),
+    "format": N_("The file was already downloaded in another format."),
 }
 RUN_PAYMENT_ERROR: Final = {
     "reference": N_("Enter the bank’s reference, at most 140 characters."),
     "reason": N_("Say why, in a few words."),
-    "run": N_("Nothing was done: nobody has taken the file of this run yet."),
+    "run": N_("Nothing was done: the bank file of this run has not been downloaded yet."),
 }
 RUN_PAYOUT_STATUS: Final = {
     "PENDING": N_("On its way"),
@@ -74,7 +73,7 @@ RUN_PAYOUT_STATUS: Final = {
     "FAILED": N_("Came back"),
 }
 RUN_STATUS: Final = {
-    "OPEN": N_("Being made"),
+    "OPEN": N_("In progress"),
     "READY": N_("Ready"),
     "SENT": NC_("payout run", "Sent"),
 }

@@ -48,6 +48,18 @@ FIELDS: Final = (
     Field("payout_minimum_minor", "amount"),
     Field("ip_allowlist", "addresses"),
 )
+# The sections of the form: their headings and fields.
+_SECTIONS: Final = (
+    (N_("Fees"), ("platform_fee_rate", "fees", "refund_fee_policy", "dispute_fee_minor")),
+    (
+        N_("Settlement and payouts"),
+        (
+            "settlement_delay_days", "settlement_calendar", "reserve_rate", "reserve_days",
+            "payout_minimum_minor",
+        ),
+    ),
+    (N_("Limits"), ("overdraft_minor", "ip_allowlist")),
+)  # fmt: skip
 _LONGEST_DAYS: Final = 6  # a number of days has at most this many digits
 
 
@@ -145,6 +157,7 @@ async def _page(
         status,
         merchant=merchant,
         fields=FIELDS,
+        sections=_SECTIONS,
         current=current,
         values=current if form is None else {name: form.get(name, "") for name in current},
         reason="" if form is None else form.get("reason", ""),

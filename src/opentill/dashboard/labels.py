@@ -26,11 +26,25 @@ ABOUT_PAYOUT_STATUS: Final = {
     "FAILED": N_("It came back, and the money is available again."),
 }
 ABOUT_ROLE: Final = {
-    "owner": N_("Everything, the team and the agreement too."),
+    "owner": N_("Full access, including the team and the agreement."),
     "finance": N_("Balance, payouts, refunds and exports."),
     "support": N_("Payments, refunds, customers and disputes."),
     "developer": N_("API keys, endpoints, events and Epay."),
-    "viewer": N_("Sees everything but secrets, changes nothing."),
+    "viewer": N_("Can view everything except secrets."),
+}
+EVENT_TYPE: Final = {
+    "order.paid": N_("Payment succeeded"),
+    "order.refunded": N_("Payment refunded"),
+    "order.closed": N_("Payment closed"),
+    "order.settled": N_("Payment settled"),
+    "refund.failed": N_("Refund failed"),
+    "dispute.created": N_("Dispute opened"),
+    "dispute.closed": N_("Dispute closed"),
+    "checkout.completed": N_("Checkout session completed"),
+    "checkout.expired": N_("Checkout session expired"),
+    "payout.paid": N_("Payout arrived"),
+    "payout.failed": N_("Payout failed"),
+    "webhook.test": N_("Test event"),
 }
 ACCENT_NOTE: Final = {
     "light": N_(

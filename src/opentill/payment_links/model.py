@@ -275,7 +275,7 @@ class LinkUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class LinkItemOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The item that a payment link sells, if it sells no product."""
 
-    name: Annotated[str, Meta(description="What the customer reads on the payment page.")]
+    name: Annotated[str, Meta(description="Shown to customers on the payment page.")]
     currency: Annotated[str, Meta(description="The currency of the amounts, an ISO 4217 code.")]
     price: Annotated[
         DecimalText | None,

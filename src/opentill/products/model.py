@@ -148,7 +148,7 @@ class ProductOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A product, for which checkout sessions are opened (contract.md#product-fields)."""
 
     id: Annotated[str, Meta(description="The product's id. Open checkout sessions with it.")]
-    name: Annotated[str, Meta(description="What the customer reads on the payment page.")]
+    name: Annotated[str, Meta(description="Shown to customers on the payment page.")]
     description: Annotated[
         str, Meta(description="More words about it for the payment page. Empty if there are none.")
     ]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import cache, lru_cache
+from operator import itemgetter
 from typing import Final, cast
 
 from babel import Locale, localedata
@@ -46,6 +47,8 @@ COOKIE: Final = "opentill_language"
 _A_YEAR_S: Final = 365 * 86_400
 
 
+# Codes of CLDR that are groups of countries or none.
+_NO_COUNTRIES: Final = {"EU", "EZ", "QO", "UN", "XA", "XB", "ZZ"}
 # A sign of several currencies, alone: ``$`` but not ``A$`` or ``$US``, ``¥`` but not ``CN¥``.
 _SHARED_SIGN: Final = re.compile(r"(?<![A-Z])[$¥￥](?!\xa0?[A-Z])|\bkr\b")
 
@@ -119,6 +122,14 @@ class Localizer:
     def currency(self, code: str) -> str:
         """Return a currency's name, or its code if it has none in this language: ``US Dollar``."""
         return get_currency_name(code, locale=self._locale)
+
+    def countries(self) -> list[tuple[str, str]]:
+        """Return the codes and names of all countries, by name."""
+        names = self._locale.territories.items()
+        return sorted(
+            ((code, name) for code, name in names if code.isalpha() and code not in _NO_COUNTRIES),
+            key=itemgetter(1),
+        )
 
     def percent(self, share: float) -> str:
         """Format a share from 0 to 1 with at most one decimal: ``97.5%``."""
