@@ -127,6 +127,19 @@ def test_a_long_receipt_continues_on_further_pages() -> None:
     assert sum(b"Refunded on Nov 89" in stream for stream in streams_of(content)) == 1
 
 
+def test_a_row_of_several_lines_stays_on_one_page() -> None:
+    details = [(f"label {number} " * 12, f"value {number} " * 20) for number in range(40)]
+    sheet = msgspec.structs.replace(SHEET, details_title="Metadata", details=details)
+    streams = streams_of(pdf.draw_in_process(sheet))
+    pages = [stream for stream in streams if b"label" in stream or b"value" in stream]
+    assert len(pages) == 4
+    for number in range(40):
+        name = f" {number} ".encode()
+        assert sum(b"label" + name in page or b"value" + name in page for page in pages) == 1
+    (total,) = [index for index, page in enumerate(streams) if b"Total paid" in page]
+    assert total == streams.index(pages[0])  # the details follow the amounts
+
+
 def test_a_logo_is_drawn_in_the_size_in_which_it_is_printed() -> None:
     content = pdf.draw_in_process(msgspec.structs.replace(SHEET, logo=png(2048, 205)))
     assert b"/Subtype /Image" in content

@@ -57,7 +57,7 @@ def dispute(content: DisputeContent, context: MessageContext) -> Message:
         subject=_("A payment of {amount} was disputed", amount=context.amount(content.amount)),
         paragraphs=[
             _(
-                "A customer of {shop} disputed a payment. To challenge the dispute, submit "
+                "A customer of {shop} disputed a payment. To contest the dispute, submit "
                 "evidence before the deadline. If you do not respond, you usually lose the "
                 "dispute and the amount.",
                 shop=context.shop,

@@ -50,18 +50,22 @@ async def send(request: PageRequest, access: Access, order_id: str) -> Response:
         sheet,
         title=request.localizer.gettext(N_("Payment record")).unescape(),
         facts=[*sheet.facts, *_facts(payment, mails, request.localizer)],
+        details_title=request.localizer.gettext(N_("Metadata")).unescape(),
+        details=[
+            (name[:_LONGEST], value[:_LONGEST]) for name, value in payment_facts.metadata(payment)
+        ],
     )
     name = f"payment-{order_id}"
     try:
         content = await pdf.draw(name, sheet)
     except NoFont:
-        text = "\r\n".join(f"{label}: {value}" for label, value in sheet.facts)
+        text = "\r\n".join(f"{label}: {value}" for label, value in (*sheet.facts, *sheet.details))
         return attachment(text.encode(), "text/plain; charset=utf-8", f"{name}.txt")
     return attachment(content, "application/pdf", f"{name}.pdf")
 
 
 def _facts(payment: Payment, mails: list[Mail], localizer: Localizer) -> Iterator[tuple[str, str]]:
-    """Yield what the bank wants to know besides the receipt: customer, delivery and metadata."""
+    """Yield what the bank wants to know besides the receipt: the customer and the delivery."""
 
     def _(message: str) -> str:
         return localizer.gettext(message).unescape()
@@ -86,5 +90,3 @@ def _facts(payment: Payment, mails: list[Mail], localizer: Localizer) -> Iterato
     ]
     if notified:
         yield _("The shop was notified"), when(min(notified))
-    for name, value in payment_facts.metadata(payment):
-        yield name[:_LONGEST], value[:_LONGEST]

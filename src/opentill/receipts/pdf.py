@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -199,8 +199,7 @@ class _Writer:
         pdf.set_xy(pdf.l_margin, top)
         self._text(sheet.title, 22, width=pdf.epw - _LOGO_MM[0], is_bold=True)
         pdf.set_y(max(pdf.get_y(), top + _LOGO_MM[1]) + 4)
-        for label, value in sheet.facts:
-            self._row([(label, _LABEL_MM, "L", _SOFT), (value, pdf.epw - _LABEL_MM, "L", _INK)])
+        self._facts(sheet.facts)
         pdf.ln(8)
         self._parties(sheet.parties)
         self._text(sheet.headline, 15, is_bold=True)
@@ -209,8 +208,18 @@ class _Writer:
         for line in sheet.sums:
             self._sum(line)
         pdf.ln(12)
+        if sheet.details:
+            self._text(sheet.details_title, 12, is_bold=True)
+            pdf.ln(3)
+            self._facts(sheet.details)
+            pdf.ln(12)
         for note in sheet.notes:
             self._text(note, 9, color=_SOFT)
+
+    def _facts(self, facts: Sequence[tuple[str, str]]) -> None:
+        width = self._pdf.epw - _LABEL_MM
+        for label, value in facts:
+            self._row([(label, _LABEL_MM, "L", _SOFT), (value, width, "L", _INK)])
 
     def _writable(self, text: str) -> str:
         """Return the text without the symbols that no font has."""
@@ -249,6 +258,16 @@ class _Writer:
             pdf.multi_cell(width, size * 0.5, self._writable(text), align=align, new_y="NEXT")
         pdf.set_x(left)
 
+    def _height(
+        self, text: str, size: float, width: float, color: _Color, *, is_bold: bool
+    ) -> float:
+        """Return the height in mm of a paragraph that is not written yet."""
+        with self._font_of(size, color, is_bold=is_bold):
+            height = self._pdf.multi_cell(
+                width, size * 0.5, self._writable(text), dry_run=True, output="HEIGHT"
+            )
+        return cast("float", height)
+
     def _row(
         self,
         cells: Sequence[tuple[str, float, str, _Color]],
@@ -259,7 +278,11 @@ class _Writer:
     ) -> None:
         """Write cells side by side; each has a text, a width in mm, an alignment and a colour."""
         pdf = self._pdf
-        if pdf.will_page_break(size):
+        heights = (
+            self._height(text, size, width, color, is_bold=is_bold)
+            for text, width, _, color in cells
+        )
+        if pdf.will_page_break(max(heights)):
             pdf.add_page()
         top = bottom = pdf.get_y()
         for text, width, align, color in cells:

@@ -64,13 +64,15 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True, tag="sheet"):
     item: tuple[str, str, str, str]
     sums: list[SumLine]
     notes: list[str]
+    details_title: str = ""  # the heading of ``details``
+    details: list[tuple[str, str]] = []  # further facts, below the amounts
     fonts: list[str]  # paths of font files, the preferred one first
 
     @property
     def text(self) -> str:
         """All texts of the page without what is left out, joined."""
-        parts = [self.title, self.shop, self.mark, self.headline, *self.notes]
-        parts += [part for fact in self.facts for part in fact]
+        parts = [self.title, self.shop, self.mark, self.headline, *self.notes, self.details_title]
+        parts += [part for fact in (*self.facts, *self.details) for part in fact]
         parts += [part for party in self.parties for part in (party.heading, *party.lines)]
         parts += [*self.columns, *self.item]
         parts += [part for line in self.sums for part in (line.label, line.amount)]
