@@ -32,16 +32,20 @@ class Stale(Exception):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a form is refused: error texts by field, and the amount for {wait} in these texts."""
+    """Why a form is refused: error texts by field, and the amount for {wait} in these texts.
+
+    ``note`` says what to do if the entries are no errors.
+    """
 
     status: int
     errors: Mapping[str, str]
     amount: str = ""
+    note: str = ""
 
 
+# Without the script, the figures are those of the amount that was shown first.
 _CHANGED: Final = Refusal(
-    409,
-    {"amount": N_("The amount was changed. Check the figures of the new one, then confirm again")},
+    409, {}, note=N_("Check the figures of the new amount, then confirm the refund.")
 )
 
 
@@ -85,6 +89,7 @@ class Dialog(msgspec.Struct, frozen=True, kw_only=True):
     may_refund: bool
     errors: Mapping[str, str]
     wait: str  # the value of {wait} in an error text
+    note: str
 
 
 _STALE: Final = Refusal(
@@ -143,7 +148,8 @@ def page(
     refusal: Refusal | None = None,
 ) -> Response:
     """Render the dialog above the payment's page; ``form`` has the entries of a refused form."""
-    order, quote, typed = preview.order, preview.quote, form or {}
+    order, quote = preview.order, preview.quote
+    typed = request.query if form is None else form
     is_first = form is None and "amount" not in request.query
     if preview.problem is not None:
         refusal = refusal_of(request, order, preview.problem)
@@ -163,10 +169,11 @@ def page(
         may_refund=frame.may_refund,
         errors=refusal.errors if refusal else {},
         wait=refusal.amount if refusal else "",
+        note=refusal.note if refusal else "",
     )
     status = refusal.status if refusal and not is_first else 200
     values: dict[str, Any] = {**frame.values, "dialog": dialog}
-    return render.page(request, "payment.html", status, **values)
+    return render.page(request, "payment.html", status, live=True, **values)
 
 
 def unknown_page(
