@@ -172,7 +172,7 @@ def test_staff_record_the_result_of_a_transfer_and_see_returned_payouts(
     form = {"event": "returned", "reason": "AC04 <closed>"}
     assert finance.post(path, form).status_code == 303
     # The same form is sent again.
-    assert "has another status meanwhile" in finance.post(path, form).text
+    assert "has changed meanwhile" in finance.post(path, form).text
     assert _payout_status(shop, payout.id) == "FAILED"
     page = finance.get(path).text
     assert "The bank returned it after it was paid." in page
@@ -235,7 +235,7 @@ def test_staff_confirm_a_bank_account_after_a_returned_payout(shop: Shop, financ
     payout = server.tx(lambda tx: payouts.create(tx, merchant.id, request, None, now))
     server.tx(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", now))
     server.tx(lambda tx: payouts.record_return(tx, payout.id, "AC04 closed", "ann", now))
-    assert "Bank returned a payout" in finance.get("/console/payouts").text
+    assert "Returned by the bank" in finance.get("/console/payouts").text
     path = f"/console/merchants/{merchant.id}/bank-account"
     page = finance.get(path).text
     assert "Confirm this account" in page

@@ -131,7 +131,7 @@ def test_staff_read_the_evidence_and_write_notes_that_the_merchant_reads(shop: S
         response = agent.post(f"{path}/notes", form | {"note": "The bank wants\nproof."})
         assert response.headers["location"].endswith(f"{path}?done=note")
     another_note = agent.post(f"{path}/notes", form | {"note": "Another."})
-    assert (another_note.status_code, "was sent before" in another_note.text) == (422, True)
+    assert (another_note.status_code, "was already sent" in another_note.text) == (422, True)
     assert ">\nAnother.</textarea>" in another_note.text
     owner = create_person(server, shop.id, "owner")
     merchants_page = owner.get(f"/dashboard/{shop.id}/disputes/{dispute.id}").text

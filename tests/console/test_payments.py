@@ -398,7 +398,7 @@ def test_a_form_that_has_already_added_a_note_keeps_the_new_input(shop: Shop) ->
     form = forms(visitor.get(f"{PATH}/{order_id}"))["notes"]
     visitor.post(f"{PATH}/{order_id}/notes", form | {"note": "One."})
     refusal = visitor.post(f"{PATH}/{order_id}/notes", form | {"note": "Another."})
-    assert (refusal.status_code, "was sent before" in refusal.text) == (422, True)
+    assert (refusal.status_code, "was already sent" in refusal.text) == (422, True)
     assert "Another.</textarea>" in refusal.text
 
 

@@ -126,7 +126,7 @@ def test_accepting_the_agreement_needs_a_step_up(shop: Shop) -> None:
     shop.api_server.tx(
         lambda tx: tx.execute("update logins set proved_at = 0 where person_id = $1", ada.person_id)
     )
-    assert heading_of(accept(ada, shop, form)) == "Please confirm that it is you"
+    assert heading_of(accept(ada, shop, form)) == "Confirm that it is you"
     assert acceptance_rows(shop) == []
     assert accept(ada, shop, form | {"proof_password": PASSWORD}).status_code == 303
     assert len(acceptance_rows(shop)) == 1

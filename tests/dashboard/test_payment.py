@@ -548,7 +548,7 @@ def test_a_refund_above_the_setting_needs_a_step_up(
     form = refund_form(visitor, shop, order["id"], "2.00")
     assert visitor.post(path, form).status_code == 303
     form = refund_form(visitor, shop, order["id"], "2.01")
-    assert heading_of(visitor.post(path, form)) == "Please confirm that it is you"
+    assert heading_of(visitor.post(path, form)) == "Confirm that it is you"
     assert len(list_refunds(shop, order["id"])) == 1
     assert visitor.post(path, form | {"proof_password": "wrong"}).status_code == 403
     assert visitor.post(path, form | {"proof_password": PASSWORD}).status_code == 303

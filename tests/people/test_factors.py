@@ -162,7 +162,7 @@ def test_a_step_up_needs_the_passkey_besides_the_password(
     path, form = f"/dashboard/{shop.id}/team/invite", {"email": "bob@example.com", "role": "viewer"}
     headers = localhost_headers(ada)
     for proof in ({}, {"proof_password": PASSWORD}, {"proof_password": PASSWORD, "proof_code": ""}):
-        assert heading_of(ada.post(path, form | proof)) == "Please confirm that it is you"
+        assert heading_of(ada.post(path, form | proof)) == "Confirm that it is you"
     eve, eves_device = _create_person_with_passkey(shop, role="owner")
     clock(shop.api_server.app.clock() + 10 * 60_000)
     options = passkey_options(ada.post(path, form, headers=headers))
@@ -170,7 +170,7 @@ def test_a_step_up_needs_the_passkey_besides_the_password(
     for challenge in (eves_options, options):
         credential = eves_device.use(challenge, headers["origin"])
         refused = ada.post(path, form | {"proof_credential": credential}, headers=headers)
-        assert heading_of(refused) == "Please confirm that it is you"
+        assert heading_of(refused) == "Confirm that it is you"
     options = passkey_options(ada.post(path, form, headers=headers))
     assert len(options["allowCredentials"]) == 1
     passkey_proof = {"proof_credential": device.use(options, headers["origin"])}
@@ -179,7 +179,7 @@ def test_a_step_up_needs_the_passkey_besides_the_password(
     )
     clock(shop.api_server.app.clock() + 10 * 60_000)
     late_response = ada.post(path, form | passkey_proof, headers=headers)
-    assert heading_of(late_response) == "Please confirm that it is you"
+    assert heading_of(late_response) == "Confirm that it is you"
 
 
 def test_an_invalid_assertion_consumes_its_challenge(shop: Shop) -> None:

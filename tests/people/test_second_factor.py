@@ -149,7 +149,7 @@ def test_a_step_up_requires_the_password_and_keeps_the_form(shop: Shop, clock: o
     form = {"email": '"bob"&<b>@example.com', "role": "viewer"}
     path = f"/dashboard/{shop.id}/team/invite"
     step_up = ada.post(path, form)
-    assert heading_of(step_up) == "Please confirm that it is you"
+    assert heading_of(step_up) == "Confirm that it is you"
     assert 'value="&#34;bob&#34;&amp;&lt;b&gt;@example.com"' in step_up.text
     previous_token = ada.token
     refused = ada.post(path, form | {"proof_password": "wrong"})
@@ -165,7 +165,7 @@ def test_a_step_up_requires_the_password_and_keeps_the_form(shop: Shop, clock: o
     assert other_browser.get("/security").status_code == 303
     assert heading_of(ada.post(path, {"email": "eve@example.com", "role": "viewer"})) == "Team"
     clock(later + 10 * 60_000)  # type: ignore[operator]
-    assert heading_of(ada.post(path, form)) == "Please confirm that it is you"
+    assert heading_of(ada.post(path, form)) == "Confirm that it is you"
 
 
 def test_a_repeated_form_is_recognised_with_and_without_a_step_up(shop: Shop) -> None:

@@ -22,7 +22,7 @@ _FIELDS: Final = ApplicationForm.__struct_fields__
 _ERRORS: Final = {
     "merchant": N_("Enter the name of the shop: up to 200 characters on one line"),
     "website": N_("Enter a whole address such as https://shop.example.com, or nothing"),
-    "business": N_("Say in some words what you sell: up to 2,000 characters"),
+    "business": N_("Describe what you sell in up to 2,000 characters"),
     "currency": N_("Choose a currency of the list"),
     "name": N_("Enter your name: up to 200 characters on one line"),
     "email": N_("Enter an e-mail address such as ada@example.com"),

@@ -78,7 +78,7 @@ async def approve_request(request: PageRequest) -> Response:
     except Invalid as problem:
         return await _page(request, 400, {request_id: _error_text(problem)})
     except merchants.CapabilityOff:
-        error = N_("This merchant's payouts are switched off. It goes on waiting.")
+        error = N_("This merchant's payouts are switched off. The request keeps waiting.")
         return await _page(request, 400, {request_id: error})
     return render.see_other(request, f"{PLACE}?done=approved")
 
@@ -112,22 +112,21 @@ async def reject_request(request: PageRequest) -> Response:
 # Error texts for a person who must not be the second person, by the field of the refusal.
 NOT_SECOND_PERSON: Final = {
     "invited": N_(
-        "Whoever asked for this has invited this person or given them "
-        "a new password within the last 72 hours. Somebody else must "
-        "approve."
+        "Whoever requested this has invited this person or given them a new password "
+        "within the last 72 hours. Somebody else must approve."
     ),
     "browser": N_(
-        "Whoever asked for this has logged in in this browser. Approve it in a browser of your own."
+        "Whoever requested this has logged in in this browser. Approve it in another browser."
     ),
 }
-_DECIDED: Final = N_("Somebody has decided about this already.")
+_DECIDED: Final = N_("Somebody has already decided about this.")
 _ERRORS: Final = {
     **NOT_SECOND_PERSON,
-    "by": N_("Somebody else than who asked for it must approve."),
+    "by": N_("Somebody other than its requester must approve it."),
     "movement": _DECIDED,
     "payout": _DECIDED,
-    "amount": N_("The balance does not allow this amount now. It goes on waiting."),
-    "merchant": N_("The merchant was closed after this was asked for: reject it."),
+    "amount": N_("The balance does not allow this amount now. The request keeps waiting."),
+    "merchant": N_("The merchant was closed after this was requested. Reject it."),
     "reason": GIVE_A_REASON,
 }
 

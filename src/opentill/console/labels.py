@@ -9,13 +9,13 @@ GIVE_A_REASON: Final = N_("Say why, in a few words.")
 GIVE_A_REASON_255: Final = N_("Say why, in 1 to 255 characters")
 MOVEMENT_KIND: Final = people_templates.MOVEMENT_KIND
 ABOUT_DIFFERENCE: Final = {
-    "missing_in_ledger": N_("The report has something that nobody here knows."),
+    "missing_in_ledger": N_("The report has an entry that is not in the books."),
     "missing_in_report": N_(
-        "The books have something that the report has not. A later "
-        "report that has it resolves this by itself."
+        "The books have an entry that the report lacks. A later report that contains "
+        "it resolves this automatically."
     ),
-    "double_in_report": N_("The report has the same thing more than once."),
-    "different": N_("Amount, currency or state are not the same."),
+    "double_in_report": N_("The report has the same entry more than once."),
+    "different": N_("Amount, currency or status differ."),
 }
 ABOUT_PAYMENT_ACTION: Final = {
     "confirm": N_(
@@ -82,7 +82,7 @@ ABOUT_REPORT: Final = {
 ABOUT_STAFF_ROLE: Final = {
     "admin": N_("Full access, including people and terms."),
     "finance": N_("Payouts, balances, exchange rates and approvals."),
-    "support": N_("Sees the merchants’ pages, decides disputes."),
+    "support": N_("Can view the merchants’ pages and decide disputes."),
     "auditor": N_("Can view everything."),
 }
 ABOUT_STANDING_ACTION: Final = {
@@ -92,12 +92,13 @@ ABOUT_STANDING_ACTION: Final = {
     ),
     "declined": N_("The merchant is closed. Nobody is notified: let the applicant know."),
     "suspended": N_(
-        "From the next request on no session is opened, no payment "
-        "started and no payout made. What is under way goes on, and "
-        "customers still get refunds."
+        "No sessions, payments or payouts can be started any more. Those under way are completed, "
+        "and customers still get refunds."
     ),
-    "resumed": N_("What is switched off by itself below stays off."),
-    "closed": N_("Keys, members, endpoints and Epay are shut. Staff go on reading its books."),
+    "resumed": N_("Capabilities that were switched off separately stay off."),
+    "closed": N_(
+        "API keys, members, endpoints and Epay stop working. Staff can still view its books."
+    ),
 }
 ACCOUNT: Final = {
     "pending": N_("Pending"),

@@ -30,7 +30,7 @@ PAYOUT_ACTION_RESULT: Final = {
 PAYOUT_ERROR: Final = {
     "reference": N_("Enter the bank’s reference, at most 140 characters."),
     "reason": N_("Say why, in a few words."),
-    "payout": N_("Nothing was done: this payout has another status meanwhile."),
+    "payout": N_("Nothing was done: the status of this payout has changed meanwhile."),
 }
 REPORT_RESULT: Final = {
     "new": N_("Read: {sent} sent, {returned} came back, {found} in the inbox."),
@@ -80,6 +80,6 @@ RUN_STATUS: Final = {
 WITHHELD_REASON: Final = {
     "no_account": N_("No bank account"),
     "account_changed": N_("Account changed, waits until"),
-    "payout_returned": N_("Bank returned a payout: needs another or a confirmed account"),
+    "payout_returned": N_("Returned by the bank: confirm or replace the account"),
     "below_minimum": N_("Less than the minimum"),
 }

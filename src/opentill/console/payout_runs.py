@@ -215,8 +215,8 @@ async def apply_bank_report(request: PageRequest) -> Response:
         )  # fmt: skip
     except Invalid:
         error = N_(
-            "The file is no camt report and no CSV with the columns that "
-            "are needed. Nothing was changed."
+            "This is not a camt report or a CSV file with the required columns. Nothing "
+            "was changed."
         )
         return await _list_page(request, 400, {"report": error})
     counts = {

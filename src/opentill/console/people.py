@@ -21,7 +21,7 @@ _REASON: Final = "in the console"
 _KEY_CHOICES: Final = ("revoke", "keep")  # choices for the API keys of a person who is removed
 _NO_FACTOR: Final = N_("Nobody with this address has a second factor")
 _CHOOSE_ROLE: Final = N_("Choose one of the roles")
-_LAST_ADMIN: Final = N_("There is always an administrator: make somebody else one first")
+_LAST_ADMIN: Final = N_("There must be an administrator. Give somebody else this role first")
 
 
 async def list_people(request: PageRequest) -> Response:

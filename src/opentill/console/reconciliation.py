@@ -74,7 +74,7 @@ async def compare_report(request: PageRequest) -> Response:
     try:
         result = await reconciliation.reconcile_file(request.app.db, report, actor, request.now)
     except Invalid:
-        error = N_("The file is no report with the columns that are needed. Nothing was recorded.")
+        error = N_("This is not a report with the required columns. Nothing was recorded.")
         return await _list_page(request, 400, {"file": error})
     return render.see_other(
         request,

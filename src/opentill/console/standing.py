@@ -203,7 +203,7 @@ async def _refuse(
         case _Refused():
             errors = problem.errors
         case NotClosable():
-            error = N_("The merchant still has money or something under way, see below")
+            error = N_("The merchant still has money or open items, see below")
             status, errors = 409, {"reason": error}
         case Invalid(field="reason"):
             errors = {"reason": N_("Give a reason: up to 500 characters on one line")}
@@ -211,8 +211,8 @@ async def _refuse(
             errors = {"notes": N_("Notes may have up to 2,000 printable characters")}
         case _:  # the status has changed, or this form was sent before with other entries
             error = N_(
-                "Somebody else has changed this merchant meanwhile: {wait}. "
-                "Look again, and send the form anew if it still makes sense"
+                "Somebody else has changed this merchant meanwhile: {wait}. Check the change, "
+                "and send the form again if it still applies"
             )
             status, errors = 409, {"reason": error}
             async with request.app.db.connection() as tx:

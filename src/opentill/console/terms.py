@@ -194,8 +194,8 @@ async def change_terms(request: PageRequest) -> Response:
         await form_ids.run_once(request, work)
     except (_Stale, KeyReused):
         error = N_(
-            "The terms were changed meanwhile. Compare what you entered "
-            "with what holds now, then send it again"
+            "The terms were changed meanwhile. Compare your entries with the current "
+            "terms, then send the form again"
         )
         return await _page(request, 409, {"terms": error}, form)
     except Invalid as problem:

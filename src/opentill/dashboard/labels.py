@@ -11,14 +11,11 @@ ABOUT_BALANCE: Final = {
     "reserve": N_("Your rolling reserve against chargebacks."),
 }
 ABOUT_DEVELOPER_PAGE: Final = {
-    "keys": N_(
-        "Create, replace and revoke the keys that your shop calls the "
-        "API with, and see when each was last used."
-    ),
-    "webhooks": N_("Where your shop is notified of payments, and what was delivered."),
-    "events": N_("What happened, what each event says, and where it was sent."),
-    "requests": N_("What the API refused lately and why, and fields that it does not know."),
-    "epay": N_("Credentials for shops that speak Epay, and the notifications that they got."),
+    "keys": N_("Create, replace and revoke API keys, and see when each was last used."),
+    "webhooks": N_("Addresses that are notified of payments, and their deliveries."),
+    "events": N_("What happened at your shop, and which endpoints were notified."),
+    "requests": N_("Requests that the API refused and why, and fields that it does not know."),
+    "epay": N_("Credentials for shops that use the Epay API, and the notifications sent to them."),
 }
 ABOUT_PAYOUT_STATUS: Final = {
     "PENDING": N_("The operator has sent it or will soon; your bank has not confirmed it yet."),

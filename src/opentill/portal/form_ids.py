@@ -22,8 +22,7 @@ from opentill.web.translations import N_
 S = TypeVar("S", bound=msgspec.Struct)
 # The text that a page shows for a form that ``run_once`` has refused with KeyReused.
 FORM_REUSED: Final = N_(
-    "This form was sent before, with other entries, and has done "
-    "its work. Send it again if you want another one"
+    "This form was already sent with other entries. Send it again to create another one"
 )
 FIELD: Final = "form_id"  # the name of the hidden field in `templates/parts.html`
 _SHAPE: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
