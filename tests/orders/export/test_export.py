@@ -138,7 +138,7 @@ async def test_the_parts_of_a_file_contain_each_order_once(
     ranges = [(0, 2**62), (at - 20 * apart_ms, at - 5 * apart_ms), (at + 1, 2**62)]
     expected = [await read_lines(*date_range) for date_range in ranges]
     for part, orders in [(2000, 15), (1, 100), (1, 1), (24_000, 61), (10**9, 60)]:
-        monkeypatch.setattr(export, "_PART", part)
+        monkeypatch.setattr(export, "_PART_BYTES", part)
         monkeypatch.setattr(export, "_SCANNED", orders)
         assert [await read_lines(*date_range) for date_range in ranges] == expected
 
@@ -148,7 +148,7 @@ async def test_an_export_that_is_closed_early_returns_its_connections(
 ) -> None:
     async with db.transaction() as tx:
         order = await filled_database.create_filled_merchant(tx, 60)
-    monkeypatch.setattr(export, "_PART", 800)
+    monkeypatch.setattr(export, "_PART_BYTES", 800)
     monkeypatch.setattr(export, "_SCANNED", 8)
     readers = asyncio.Semaphore(2)
     for count in range(1, 12, 3):
@@ -180,7 +180,7 @@ async def test_a_chunk_is_bounded_by_its_bytes_however_long_the_orders_are(
         await tx.execute(
             "update orders set metadata = $2 where merchant_id = $1", order.merchant_id, metadata
         )
-    monkeypatch.setattr(export, "_PART", 64 * 1024)
+    monkeypatch.setattr(export, "_PART_BYTES", 64 * 1024)
     chunks = export.export_csv_limited(
         Exports(), db, order.merchant_id, select_all(order), livemode=True
     )
