@@ -30,7 +30,7 @@ def test_staff_set_the_deadline_of_a_dispute_which_then_needs_attention(shop: Sh
     path = f"/console/disputes/{dispute.id}"
     assert f'href="{path}"' in agent.get(f"/console/payments/{dispute.order_id}").text
     page = agent.get(path)
-    assert (heading_of(page), "none named" in page.text) == ("Dispute of $9.99", True)
+    assert (heading_of(page), "none set" in page.text) == ("Dispute of $9.99", True)
     form = form_fields(page.text, f"{path}/deadline") | {"reason": "the <bank> says so"}
     today = datetime.fromtimestamp(shop.api_server.app.clock() // 1000, UTC).date()
     day = str(today + timedelta(days=1))

@@ -180,7 +180,7 @@ DISPUTE_RESPONSE_TEXT: Final = {
     "CONTESTED": N_("Contested: submit the evidence to the bank"),
 }
 DISPUTE_RESULT: Final = {
-    "deadline": N_("The deadline is named."),
+    "deadline": N_("The deadline is set."),
     "note": N_("The note is added."),
 }
 DISPUTE_STATUS: Final = {
