@@ -1,12 +1,14 @@
 """Figures by gateway and method equal the sums of all rows, and missing ones are counted again."""
 
 import random
+from datetime import UTC, timedelta
 from typing import Any
 
 from figures.busy_month import count_figures, create_busy_month
 from opentill import figures
 from opentill.db.database import Db, Tx
 from opentill.figures import gateway_queries, jobs
+from opentill.figures.model import day_bounds, local
 
 SUM_ROWS = """
     select gateway, method, currency, sum(paid)::bigint as payments,
@@ -45,6 +47,29 @@ async def test_sums_of_a_range_match_its_payments_and_attempts(tx: Tx) -> None:
             for row in sums
         ]
     assert sum(row.payments for row in sums) > 0 < sum(row.failed for row in sums)
+
+
+async def test_sums_by_day_add_up_to_those_of_the_range(tx: Tx) -> None:
+    order = await create_busy_month(tx, random.Random("days"))
+    await count_figures(tx, order)
+    (first_paid_at,) = await tx.fetchrow(
+        "select min(paid_at) from orders where merchant_id = $1", order.merchant_id
+    )
+    first = local(first_paid_at, UTC).date()
+    days = [day_bounds(first + timedelta(days=index), UTC) for index in range(40)]
+    by_day = await figures.sum_by_day(tx, days)
+    for day_number, day in enumerate(days):
+        sums: dict[str, list[int]] = {}
+        for row in await figures.sum_by_gateway(tx, day.since, day.until):
+            total = sums.setdefault(row.currency, [0, 0, 0])
+            for place, value in enumerate((row.payments, row.volume_minor, row.failed)):
+                total[place] += value
+        assert sums == {
+            row.currency: [row.payments, row.volume_minor, row.failed]
+            for row in by_day
+            if row.index == day_number
+        }
+    assert len({row.index for row in by_day}) > 1
 
 
 async def test_sums_that_an_earlier_version_did_not_count_are_counted_again(db: Db) -> None:

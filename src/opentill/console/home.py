@@ -24,7 +24,7 @@ from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
 _DEFAULT_DAYS: Final = 30
-_NEWEST: Final = 6  # payments of all merchants
+_NEWEST: Final = 10  # payments of all merchants
 
 
 def _read_days(request: PageRequest) -> Days:
