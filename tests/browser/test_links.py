@@ -17,11 +17,16 @@ async def test_a_link_is_created_and_used_without_scripts_on_pages_that_fit_ever
     page = await context.new_page()
     await page.goto(f"{owner.home}/links")
     await page.get_by_role("button", name="Create a payment link").first.click()
-    await page.get_by_label("Name (optional)").fill("A gift for somebody")
+    await page.get_by_label("Name", exact=True).fill("A gift for somebody")
+    assert await page.get_by_label("Price").is_visible()
+    assert not await page.get_by_label("Minimum amount").is_visible()
+    await page.get_by_label("Pricing").select_option("open")
+    assert not await page.get_by_label("Price").is_visible()
+    assert not await page.get_by_label("Maximum quantity").is_visible()
     await page.get_by_label("Minimum amount").fill("5")
     await page.get_by_label("Maximum payments").fill("2")
     await page.get_by_role("button", name="Create the link").click()
-    assert await page.get_by_label("Price").get_attribute("aria-invalid") == "true"
+    assert await page.get_by_label("Maximum amount").get_attribute("aria-invalid") == "true"
     await page.get_by_label("Maximum amount").fill("500")
     await page.get_by_role("button", name="Create the link").click()
     link_page = page.url.partition("?")[0]

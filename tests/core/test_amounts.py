@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opentill.core import amounts, money
-from opentill.core.amounts import AmountReading, read_amount
+from opentill.core.amounts import AmountReading, UnreadableAmount, parse_entry, read_amount
 from support.examples import examples
 
 # The text, and the likeliest reading; its currencies, "" for any, … for several.
@@ -74,6 +74,46 @@ def test_an_amount_has_the_minor_units_of_each_currency_that_it_may_be_in() -> N
     kuwaiti = [amount.minor for amount in amounts.minor_amounts("KWD 1.200")]
     assert kuwaiti == [1_200_000, 1200]
     assert amounts.minor_amounts("tea") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "currency", "amount"),
+    [
+        ("24.90", "USD", "24.90"),
+        ("$24.90", "USD", "24.90"),
+        ("24,90 €", "EUR", "24.90"),
+        ("1,234.50", "USD", "1234.50"),
+        ("1 200", "EUR", "1200.00"),
+        ("1,234,567", "USD", "1234567.00"),
+        ("1,200", "JPY", "1200.00"),
+        ("KWD 12,5", "KWD", "12.50"),
+        ("€5", "???", "5.00"),
+    ],
+)
+def test_an_amount_is_entered_as_people_write_it(text: str, currency: str, amount: str) -> None:
+    assert parse_entry("price", text, currency) == amount
+
+
+@pytest.mark.parametrize(
+    ("text", "currency", "problem"),
+    [
+        ("", "USD", "format"),
+        ("ten", "USD", "format"),
+        ("0", "USD", "format"),
+        ("€24.90", "USD", "currency"),
+        ("24.90 CAD", "USD", "currency"),
+        ("1,200", "USD", "separator"),
+        ("$24.900", "USD", "separator"),
+        ("KWD 1.200", "KWD", "separator"),
+        ("12,50", "JPY", "decimals"),
+    ],
+)
+def test_an_entry_that_is_not_one_amount_of_the_currency_is_refused(
+    text: str, currency: str, problem: str
+) -> None:
+    with pytest.raises(UnreadableAmount) as refusal:
+        parse_entry("price", text, currency)
+    assert (refusal.value.field, refusal.value.problem) == ("price", problem)
 
 
 NO_AMOUNTS: Final = [

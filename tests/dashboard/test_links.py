@@ -3,7 +3,7 @@
 import re
 from urllib.parse import urlsplit
 
-from dashboard.pages import hidden_field_values, new_form_id
+from dashboard.pages import hidden_field_values, new_form_id, text_of
 from opentill.payment_links import jobs
 from support.api_server import Shop
 from support.people import Visitor, create_person
@@ -50,18 +50,18 @@ def test_submitting_a_form_twice_creates_one_payment_link(shop: Shop) -> None:
 
 def test_each_field_of_a_link_shows_its_error_and_keeps_its_input(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    valid = link_form(owner, shop, name="A gift", least="5", most="500")
+    valid = link_form(owner, shop, name="A gift", pricing="open", least="5", most="500")
+    fixed = valid | {"pricing": "fixed", "price": "12.50"}
     for field, entry in (
         ("product", "prod_01m7y0m0jzefzv5n8efcf1hqw1"),
         ("name", ""),
         ("least", "five"),
         ("most", "4"),
-        ("price", "5"),
-        ("quantity", "2"),
+        ("least", "€5"),
+        ("most", "1,200"),
         ("uses", "0"),
         ("uses", "many"),
         ("uses", "1" * 5000),
-        ("quantity", "1" * 5000),
         ("expires", "2020-01-01"),
         ("expires", "9999-99-99"),
         ("reference", "r" * 201),
@@ -71,9 +71,52 @@ def test_each_field_of_a_link_shows_its_error_and_keeps_its_input(shop: Shop) ->
         assert f'id="{field}-error"' in refusal.text, field
         if field != "name":
             assert 'value="A gift"' in refusal.text
+    for field, entry in (
+        ("price", ""),
+        ("price", "5,"),
+        ("quantity", "0"),
+        ("quantity", "1" * 5000),
+    ):
+        refusal = owner.post(page_path(shop), fixed | {field: entry})
+        assert refusal.status_code == 400
+        assert f'id="{field}-error"' in refusal.text
     assert shop.data("GET", "/v1/payment-links")["items"] == []
     assert owner.post(page_path(shop), valid).status_code == 303
     assert "$5.00 – $500.00" in owner.get(page_path(shop)).text
+
+
+def test_a_link_is_sold_by_the_chosen_pricing_at_an_amount_as_people_write_it(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    for entries, item in (
+        ({"pricing": "fixed", "price": "$24.90", "most": "9"}, ("24.90", None, None)),
+        ({"price": "24,90 USD"}, ("24.90", None, None)),
+        (
+            {
+                "pricing": "open",
+                "least": "12,50",
+                "most": "1,200.00",
+                "price": "x",
+                "quantity": "7",
+            },
+            (None, "12.50", "1200.00"),
+        ),
+    ):
+        form = link_form(owner, shop, name="A gift", **entries)
+        assert owner.post(page_path(shop), form).status_code == 303
+        link = shop.data("GET", "/v1/payment-links")["items"][0]
+        assert tuple(link["item"][name] for name in ("price", "minAmount", "maxAmount")) == item
+
+
+def test_a_links_last_day_is_the_day_that_was_entered(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    entries = link_form(owner, shop, name="A gift", price="5", expires="2099-12-31")
+    page = owner.get(owner.post(page_path(shop), entries).headers["location"]).text
+    assert "<dt>Last day</dt><dd>Dec 31, 2099</dd>" in page
+    (link,) = shop.data("GET", "/v1/payment-links")["items"]
+    hour_earlier = {"expiresAt": link["expiresAt"] - 3_600_000}
+    shop.data("PATCH", f"/v1/payment-links/{link['id']}", json=hour_earlier)
+    page = owner.get(page_path(shop, link["id"])).text
+    assert "<dt>Last day</dt><dd>Dec 31, 2099, 23:00</dd>" in page
 
 
 def test_a_session_is_opened_with_all_its_options(shop: Shop) -> None:
@@ -146,6 +189,9 @@ def test_a_link_can_be_changed_and_lists_its_payments(shop: Shop) -> None:
     session = urlsplit(response.headers["location"]).path.removeprefix("/checkout/")
     order = shop.data("GET", f"/v1/checkouts/{session}")["orderId"]
     shop.confirm(order)
+    payment = text_of(owner.get(f"/dashboard/{shop.id}/payments/{order}"))
+    assert "Placed through Payment link" in payment
+    assert "30 minutes to pay" in text_of(owner.get(path))
     for _ in range(2):  # the second time, the worker has recorded that the session has ended
         assert set(re.findall(r"payments/(order_\w+)", owner.get(path).text)) == {order}
         shop.api_server.run(jobs.record_ended(shop.api_server.app.db))

@@ -77,7 +77,9 @@ def test_submitting_a_form_concurrently_adds_one_product(shop: Shop) -> None:
     ("field", "entry", "error"),
     [
         ("name", " ", "Enter a name of 1 to 200 characters"),
-        ("price", "9,99", "with a point and at most two decimals"),
+        ("price", "nine", "Enter an amount from 0.01"),
+        ("price", "€9.99", "of another currency"),
+        ("price", "9.990", "may stand for thousands"),
         ("price", "0.00", "Enter an amount from 0.01"),
         ("price", "123456789", "Enter an amount from 0.01"),
         ("currency", "XXX", "Choose one of the currencies"),
@@ -104,6 +106,14 @@ def test_each_field_of_a_product_shows_its_error_and_keeps_its_input(
                 assert f'value="{TEA[name]}"' in refusal.text
         assert "Loose leaf.\nGreen." in refusal.text or field == "description"
     assert shop.data("GET", "/v1/products") == before
+
+
+def test_a_price_is_entered_as_people_write_it(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    for entry in ("$9.99", "9,99", "9.99 USD"):
+        form = product_form(owner, shop) | {"currency": "USD", "price": entry}
+        assert owner.post(path_of(shop), form).status_code == 303
+        assert shop.data("GET", "/v1/products")["items"][0]["price"] == "9.99"
 
 
 def test_decimals_in_a_currency_without_decimals_are_refused(shop: Shop) -> None:

@@ -155,7 +155,9 @@ def test_an_invalid_invitation_shows_its_error_and_keeps_its_input(shop: Shop) -
         ("role", {"person": ada.person_id, "role": "viewer"}),
         ("remove", {"person": ada.person_id}),
     ):
-        assert "always has an owner" in ada.post(f"{path}/{action}", form).text
+        refusal = ada.post(f"{path}/{action}", form).text
+        assert "always has an owner" in refusal
+        assert 'id="invite" popover' in refusal  # the form of invitations stays closed
     stranger = create_person(shop.api_server, shop.api_server.create_shop().id, "owner")
     assert ada.post(f"{path}/remove", {"person": stranger.person_id}).status_code == 404
 

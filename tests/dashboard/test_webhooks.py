@@ -94,7 +94,7 @@ def test_submitting_a_form_twice_adds_one_endpoint(shop: Shop) -> None:
     assert (endpoint["url"], endpoint["description"]) == (URL, "Fulfilment")
     assert endpoint["events"] == ["order.paid"]
     page = owner.get(endpoint_path)
-    assert "The endpoint was added" in page.text
+    assert "“Show the secret” below shows its signing secret" in page.text
     assert "whsec_" not in page.text
     # If the browser goes back and sends the used form with another URL, the form is refused and
     # shown again.

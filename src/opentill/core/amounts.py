@@ -1,15 +1,17 @@
-"""Amounts as people write them, for searches: ``$24.90``, ``12,50``, ``1 200``, ``EUR 1.234,56``.
+"""Amounts as people write them: ``$24.90``, ``12,50``, ``1 200``, ``EUR 1.234,56``.
 
 A separator may stand for thousands or for the fraction. A text that can be read in both ways has
-two readings: ``1,200`` is 1200, or 1.200 in a currency with three decimals.
+two readings: ``1,200`` is 1200, or 1.200 in a currency with three decimals. A search uses all
+readings; a form refuses such a text (``parse_entry``).
 """
 
 import re
 import unicodedata
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
+from opentill.core.errors import Invalid
 from opentill.core.money import EXPONENTS, Money, parse
 
 _LONGEST: Final = 40  # characters of a text that can be an amount
@@ -75,6 +77,8 @@ _GROUPED: Final = re.compile(
     re.ASCII,
 )
 _THREE_AT_LAST: Final = re.compile(r"[ .,'’]\d{3}$", re.ASCII)
+# A point or comma before the last three digits may stand for thousands or for the fraction.
+_UNCLEAR: Final = re.compile(r"\D*\d{1,3}[.,]\d{3}\D*", re.ASCII)
 
 
 class AmountReading(msgspec.Struct, frozen=True):
@@ -114,6 +118,43 @@ def read_amount(text: str) -> tuple[AmountReading, ...]:
         and (whole != "0" or fraction.strip("0"))
     ]
     return tuple(dict.fromkeys(readings))
+
+
+class UnreadableAmount(Invalid):
+    """The entry of a form is not one amount of the form's currency."""
+
+    def __init__(
+        self, field: str, problem: Literal["format", "currency", "separator", "decimals"]
+    ) -> None:
+        """``problem`` is what is wrong with the entry."""
+        super().__init__(field, f"{field} must be one amount of the currency, such as 24.90")
+        self.problem: Final = problem
+
+
+def parse_entry(field: str, text: str, currency: str) -> str:
+    """Return the amount that a person entered in a form, in the contract's format.
+
+    ``currency`` is that of the form; an unknown code accepts every currency. Raises
+    UnreadableAmount for no amount above zero, for another currency, for a fraction that the
+    currency does not have, and for a separator that may stand for thousands or for the fraction.
+    """
+    readings = read_amount(text)
+    if not readings:
+        raise UnreadableAmount(field, "format")
+    if currency not in EXPONENTS:
+        return readings[0].text
+    texts = [
+        reading.text
+        for reading in readings
+        if not reading.currencies or currency in reading.currencies
+    ]
+    if not texts:
+        raise UnreadableAmount(field, "currency")
+    if EXPONENTS[currency] and _UNCLEAR.fullmatch(unicodedata.normalize("NFKC", text)):
+        raise UnreadableAmount(field, "separator")
+    if not EXPONENTS[currency] and not texts[0].endswith(".00"):
+        raise UnreadableAmount(field, "decimals")
+    return texts[0]
 
 
 def minor_amounts(text: str) -> list[Money]:

@@ -141,7 +141,10 @@ DISPUTE_STATUS: Final = {
     "RECOVERED": N_("Recovered"),
 }
 ENDPOINT_RESULT: Final = {
-    "added": N_("The endpoint was added. Its secret is below."),
+    "added": N_(
+        "The endpoint was added. “Show the secret” below shows its signing secret, after you enter "
+        "your password."
+    ),
     "changed": N_("The endpoint was changed."),
     "enabled": N_("The endpoint is enabled. What was pending is sent now."),
     "disabled": N_("The endpoint is disabled."),
@@ -177,6 +180,10 @@ KEY_STATE: Final = {
     "valid": N_("Valid"),
     "expired": N_("Expired"),
     "revoked": N_("Revoked"),
+}
+LINK_PRICING: Final = {
+    "fixed": N_("Fixed price"),
+    "open": N_("The customer chooses the amount"),
 }
 LINK_RESULT: Final = {
     "made": N_("The link is ready. Give it to your customers."),

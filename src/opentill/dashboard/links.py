@@ -9,6 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, orders, payment_links, people, products
+from opentill.core import amounts
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import EXPONENTS, Money
 from opentill.dashboard import page_helpers, payments_columns
@@ -25,6 +26,7 @@ from opentill.payment_links import (
     state_of,
 )
 from opentill.portal import form_ids, lists, render
+from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.products import Product, ProductsQuery
@@ -36,12 +38,15 @@ _REASON: Final = "on the page of payment links"
 _MOST_CHOICES: Final = 100  # the form offers at most this many products
 _ACTIVE: Final = {"on": True, "off": False}
 _FIELDS: Final = (
-    "product", "name", "currency", "price", "least", "most", "quantity", "uses", "expires",
-    "reference",
+    "product", "name", "currency", "pricing", "price", "least", "most", "quantity", "uses",
+    "expires", "reference",
 )  # fmt: skip
-_AMOUNT_ERROR: Final = N_(
-    "Enter an amount from 0.01 to 99999999.99 with a point and at most two decimals, such as 9.99"
-)
+_AMOUNT_ERROR: Final = N_("Enter an amount from 0.01 to 99,999,999.99, such as 24.90")
+# Maps how an item is priced to the fields of the form with its amounts, and the item's fields.
+_AMOUNTS: Final = {
+    "fixed": {"price": "price"},
+    "open": {"least": "minAmount", "most": "maxAmount"},
+}
 # Maps a field of the service to a field of the form and its error text.
 _ERRORS: Final = {
     "productId": ("product", N_("Choose one of your active products")),
@@ -50,8 +55,7 @@ _ERRORS: Final = {
     "item.currency": ("currency", N_("Choose one of the currencies")),
     "item.price": ("price", _AMOUNT_ERROR),
     "item.minAmount": ("least", _AMOUNT_ERROR),
-    "item.maxAmount": ("most", N_("Enter an amount that is more than the least one")),
-    "item": ("price", N_("Enter either a price, or a least and a largest amount")),
+    "item.maxAmount": ("most", N_("Enter more than the minimum amount")),
     "maxQuantity": (
         "quantity",
         N_("Enter a whole number from 1 to 99; 1 where the customer enters the amount"),
@@ -141,6 +145,7 @@ async def _list(
         choices=tuple(_ACTIVE),
         products=choices,
         currencies=[(code, request.localizer.currency(code)) for code in sorted(EXPONENTS)],
+        pricings=tuple(_AMOUNTS),
         entries=entries or {"currency": merchant.settlement_currency, "quantity": "1"},
         form_id=form_ids.new_form_id(),
         errors=errors or {},
@@ -150,19 +155,18 @@ async def _list(
 def _body(entries: Entries, zone: ZoneInfo) -> LinkBody:
     """Decode entries as the API decodes its bodies. Raises Invalid."""
     values: dict[str, Any] = {"clientReference": entries["reference"] or None}
+    is_open = entries["pricing"] == "open" and not entries["product"]
     if entries["product"]:
         values["productId"] = entries["product"]
     else:
-        item = {
-            "name": entries["name"],
-            "currency": entries["currency"],
-            "price": entries["price"],
-            "minAmount": entries["least"],
-            "maxAmount": entries["most"],
+        currency = entries["currency"]
+        values["item"] = {"name": entries["name"], "currency": currency} | {
+            field: amounts.parse_entry(f"item.{field}", entries[name], currency)
+            for name, field in _AMOUNTS["open" if is_open else "fixed"].items()
         }
-        values["item"] = {name: text for name, text in item.items() if text or name == "name"}
     for field, name in (("maxQuantity", "quantity"), ("maxUses", "uses")):
-        if entries[name]:
+        # The form hides the quantity where the customer chooses the amount.
+        if entries[name] and not (is_open and name == "quantity"):
             values[field] = _integer(entries[name])
     if entries["expires"]:
         values["expiresAt"] = _end_of_day(entries["expires"], zone)
@@ -178,14 +182,13 @@ def _end_of_day(text: str, zone: ZoneInfo) -> int:
         raise Invalid("expiresAt", "expiresAt must be a day to come") from None
 
 
-def _error(problem: Invalid, entries: Entries) -> dict[str, str]:
+def _error(problem: Invalid) -> dict[str, str]:
     """Return the error text, by the field of the form that a problem is about."""
     name, text = _ERRORS.get(
         problem.field or "", ("add", N_("The link could not be made. Check what you entered"))
     )
-    has_no_decimals = EXPONENTS.get(entries["currency"]) == 0
-    if text == _AMOUNT_ERROR and has_no_decimals and "." in entries.get(name, ""):
-        text = N_("This currency has no decimals: enter an amount such as 1200")
+    if isinstance(problem, amounts.UnreadableAmount):
+        text = AMOUNT_ERROR.get(problem.problem, _AMOUNT_ERROR)
     return {name: text}
 
 
@@ -208,7 +211,7 @@ async def create(request: PageRequest) -> Response:
     except KeyReused:
         return await _list(request, 422, {"add": form_ids.FORM_REUSED}, entries)
     except Invalid as problem:
-        return await _list(request, 400, _error(problem, entries), entries)
+        return await _list(request, 400, _error(problem), entries)
     return page_helpers.redirect(request, "links", link_id, done="made")
 
 
@@ -244,6 +247,7 @@ async def _link(
         zone=zone,
         row=row,
         link=link,
+        last_day=_shown_end(request, link, zone),
         columns=_COLUMNS,
         rows=payments_columns.rows(request, zone, _COLUMNS, payments),
         most=_NEWEST,
@@ -270,6 +274,20 @@ def _stored_entries(link: PaymentLink, zone: ZoneInfo) -> Entries:
 def _last_day(moment: int, zone: ZoneInfo) -> str:
     """Return the last day before ``moment`` (Unix ms), which may be the midnight after that day."""
     return local(moment - 1, zone).date().isoformat()
+
+
+def _shown_end(request: PageRequest, link: PaymentLink, zone: ZoneInfo) -> str | None:
+    """Return a link's last day, with the time if the API has set one within the day.
+
+    None: it does not end.
+    """
+    end, localizer = link.expires_at, request.localizer
+    if end is None:
+        return None
+    day = local(end - 1, zone).date()
+    if day_bounds(day, zone).until == end:
+        return localizer.day_in(end - 1, zone)
+    return localizer.moment_in(end, zone)
 
 
 def _update(entries: Entries, link: PaymentLink, zone: ZoneInfo) -> LinkUpdate:

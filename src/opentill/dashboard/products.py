@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from opentill import checkouts, gateways, merchants, orders, people, products, rates
 from opentill.checkouts import Sales, Session, SessionsQuery
+from opentill.core import amounts
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import EXPONENTS, Money
 from opentill.dashboard import page_helpers, payments_columns
@@ -17,6 +18,7 @@ from opentill.http import strictjson
 from opentill.merchants import Merchant
 from opentill.orders import Order, OrdersQuery
 from opentill.portal import form_ids, lists, render
+from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.products import Product, ProductBody, ProductsQuery, ProductUpdate
@@ -37,10 +39,7 @@ _VERSION: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 # Maps a field of the service to its error text.
 _ERRORS: Final = {
     "name": N_("Enter a name of 1 to 200 characters"),
-    "price": N_(
-        "Enter an amount from 0.01 to 99999999.99 with a point and at "
-        "most two decimals, such as 9.99"
-    ),
+    "price": N_("Enter an amount from 0.01 to 99,999,999.99, such as 24.90"),
     "currency": N_("Choose one of the currencies"),
     "description": N_("Enter at most 1,000 characters"),
     "image": N_(
@@ -137,15 +136,19 @@ def _entries(form: dict[str, str]) -> Entries:
 
 def _body(entries: Entries, body: type[B]) -> B:
     """Decode entries as the API decodes its bodies. Raises Invalid."""
-    optional = {name: entries[name] or None for name in ("description", "image")}
-    return strictjson.decode(msgspec.json.encode({**entries, **optional}), body)
+    values: dict[str, str | None] = {
+        **entries,
+        **{name: entries[name] or None for name in ("description", "image")},
+        "price": amounts.parse_entry("price", entries["price"], entries["currency"]),
+    }
+    return strictjson.decode(msgspec.json.encode(values), body)
 
 
-def _error(problem: Invalid, entries: Entries) -> dict[str, str]:
+def _error(problem: Invalid) -> dict[str, str]:
     """Return the error of a field."""
     field = problem.field or ""
-    if field == "price" and EXPONENTS.get(entries["currency"]) == 0 and "." in entries["price"]:
-        return {field: N_("This currency has no decimals: enter an amount such as 1200")}
+    if isinstance(problem, amounts.UnreadableAmount) and problem.problem in AMOUNT_ERROR:
+        return {field: AMOUNT_ERROR[problem.problem]}
     return {field: _ERRORS[field]}
 
 
@@ -164,7 +167,7 @@ async def create(request: PageRequest) -> Response:
     except KeyReused:
         return await _list(request, 422, {"add": form_ids.FORM_REUSED}, entries)
     except Invalid as problem:
-        return await _list(request, 400, _error(problem, entries), entries)
+        return await _list(request, 400, _error(problem), entries)
     return page_helpers.redirect(request, "products", product_id, done="added")
 
 
@@ -292,7 +295,7 @@ async def change(request: PageRequest) -> Response:
             entries,
         )
     except Invalid as problem:
-        return await product_page(request, 400, _error(problem, entries), entries)
+        return await product_page(request, 400, _error(problem), entries)
     return page_helpers.redirect(request, "products", product_id, done="saved")
 
 

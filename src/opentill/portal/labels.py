@@ -102,8 +102,16 @@ HISTORY_EVENT: Final = {
         "A refund at the payment provider does not fit this payment; the operator takes care of it"
     ),
 }
+AMOUNT_ERROR: Final = {
+    "currency": N_("This sign or code is of another currency: enter the amount without it"),
+    "separator": N_(
+        "The separator may stand for thousands or for decimals: enter an amount such as 1200 or "
+        "1.20"
+    ),
+    "decimals": N_("This currency has no decimals: enter an amount such as 1200"),
+}
 ORDER_SOURCE: Final = {
-    "API": N_("The API"),
+    "API": N_("Checkout session"),
     "EPAY": N_("The Epay API"),
 }
 ORDER_STATUS: Final[Mapping[Status, str]] = {
