@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections import defaultdict
 from datetime import date
+from decimal import Decimal
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -81,6 +82,30 @@ async def test_each_day_sums_its_entries_and_attempts(tx: Tx, zone: str) -> None
     week, attempts = usd.comparisons[1], result.attempts_compared[1]
     assert week.before.payments == attempts.before.payments > 0
     assert result.as_of == NOW
+
+
+@pytest.mark.parametrize("status", ["PAID", "SETTLED"])
+async def test_the_money_of_a_disputed_order_is_held_until_the_dispute_is_won(
+    tx: Tx, status: str
+) -> None:
+    order = await world.create_order_in(tx, status, reserve_rate=Decimal("0.1"), reserve_days=5)
+    awaits = "pending" if status == "PAID" else "reserve"
+
+    async def read_schedule() -> tuple[int, int]:
+        """Return what is held, and what becomes available on the coming days."""
+        await count_figures(tx, order)
+        result = await figures.find_coming(
+            SingleTransactionDb(tx), order.merchant_id, KATHMANDU, NOW
+        )
+        schedule = getattr(result.currencies[0], awaits)
+        return schedule.held, sum(schedule.days) + schedule.later
+
+    held, awaited = await read_schedule()
+    assert (held, awaited > 0) == (0, True)
+    await world.report_dispute(tx, order, "OPENED")
+    assert await read_schedule() == (awaited, 0)
+    await world.report_dispute(tx, order, "WON", NOW + 1)
+    assert await read_schedule() == (0, awaited)
 
 
 async def test_counting_in_batches_and_counting_anew_give_the_same_figures(tx: Tx) -> None:

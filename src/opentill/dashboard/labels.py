@@ -7,7 +7,7 @@ from opentill.web.translations import N_, NC_
 ABOUT_BALANCE: Final = {
     "available": N_("Can be paid out to your bank."),
     "pending": N_("Paid by customers, and not settled yet."),
-    "frozen": N_("Held for refunds and open disputes."),
+    "frozen": N_("Held for refunds in progress and disputes of settled payments."),
     "reserve": N_("Your rolling reserve against chargebacks."),
 }
 ABOUT_DEVELOPER_PAGE: Final = {

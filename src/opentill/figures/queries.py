@@ -5,7 +5,6 @@ from typing import Final
 
 from opentill.db.query import Command, Query, Value
 from opentill.figures.model import (
-    Awaited,
     BalanceProgress,
     Behind,
     CurrencySums,
@@ -298,25 +297,6 @@ FAILED_UNTIL = Query(
         where f.merchant_id = :merchant_id and f.since < wanted.before
         order by f.since desc limit 1
     ) f
-    """,
-)
-# The amounts that become available before the first boundary (slot 0) and between two boundaries.
-# The rest of the balance is due after the last boundary.
-AWAITED = Query(
-    Awaited,
-    """
-    select b.currency, a.account, slots.slot, slots.amount_minor
-    from balances b
-    cross join (values ('pending'), ('reserve')) as a (account)
-    cross join lateral (
-        select width_bucket(f.since, :boundaries::bigint[]) as slot,
-            sum(f.amount_minor)::bigint as amount_minor
-        from awaited_figures f
-        where f.merchant_id = :merchant_id and f.currency = b.currency and f.account = a.account
-            and f.since < (:boundaries::bigint[])[cardinality(:boundaries::bigint[])]
-        group by 1
-    ) slots
-    where b.merchant_id = :merchant_id
     """,
 )
 COUNTED_TO = Value(

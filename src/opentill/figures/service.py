@@ -1,12 +1,13 @@
 """Reads figures, with a number of index lookups that does not depend on the number of orders."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from typing import Final
 
 from opentill import orders
 from opentill.db.database import Db, Tx
-from opentill.figures import gateway_queries, queries
+from opentill.figures import awaited_queries, gateway_queries, queries
 from opentill.figures.model import (
     Attempts,
     AttemptsComparison,
@@ -63,7 +64,7 @@ async def read(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Figures:
     async with db.snapshot() as tx:
         balances = await queries.BALANCES.all(tx, merchant_id=merchant_id)
         counts = await _counts(tx, merchant_id, _boundaries(days, compared))
-        awaited = await _read_awaited(tx, merchant_id, coming_days, now)
+        awaited = await _read_awaited(tx, merchant_id, coming_days, balances, now)
         behind = [await orders.find_uncounted_since(tx, merchant_id)]
     behind += [balance.behind_since for balance in balances]
     return Figures(
@@ -90,7 +91,7 @@ async def find_coming(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Comin
     days = tuple(next_days(now, zone, COMING))
     async with db.snapshot() as tx:
         balances = await queries.BALANCES.all(tx, merchant_id=merchant_id)
-        awaited = await _read_awaited(tx, merchant_id, days, now)
+        awaited = await _read_awaited(tx, merchant_id, days, balances, now)
     behind = [one.behind_since for one in balances]
     return Coming(
         min([now, *(at for at in behind if at is not None)]),
@@ -102,9 +103,23 @@ async def find_coming(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Comin
     )
 
 
-async def _read_awaited(tx: Tx, merchant_id: str, days: Sequence[Day], now: int) -> list[Awaited]:
+async def _read_awaited(
+    tx: Tx, merchant_id: str, days: Sequence[Day], balances: Sequence[BalanceProgress], now: int
+) -> list[Awaited]:
+    """Read the amounts by currency, account and slot; disputed orders' money is in slot 0."""
     edges = [quarter(now), *(day.until for day in days)]
-    return await queries.AWAITED.all(tx, merchant_id=merchant_id, boundaries=edges)
+    uncounted_since = [one.behind_since for one in balances if one.behind_since is not None]
+    key = {"merchant_id": merchant_id, "boundaries": edges}
+    awaited = await awaited_queries.AWAITED.all(tx, **key)
+    disputed = await awaited_queries.DISPUTED.all(
+        tx, **key, until=min(uncounted_since, default=now + 1)
+    )
+    amounts = Counter({(row.currency, row.account, row.slot): row.amount_minor for row in awaited})
+    for row in disputed:
+        amounts[row.currency, row.account, 0] += row.amount_minor
+        if row.slot < len(edges):
+            amounts[row.currency, row.account, row.slot] -= row.amount_minor
+    return [Awaited(*place, minor) for place, minor in amounts.items()]
 
 
 def _boundaries(days: Sequence[Day], compared: Sequence[Period]) -> list[int]:
