@@ -161,7 +161,7 @@ async def test_a_wallet_is_paid_on_the_phone(
     await _add_rates(page_server)
     session = await open_session(price, currency)
     await _send_form(page, _session_url(page_server, session), method)
-    await page.click("a:has-text('open the phone here')")
+    await page.click("a:has-text('Open the phone’s page here')")
     await page.click("button:has-text('Approve')")
     await page.click("a:has-text('Continue')")
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)

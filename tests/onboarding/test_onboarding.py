@@ -180,4 +180,4 @@ def test_a_closed_merchants_keys_and_members_are_refused_and_staff_can_read_its_
         with pytest.raises(Invalid, match="must not be CLOSED"):
             server.tx(change)
     assert server.sql(sql, shop.id, endpoint["id"]) == [{"status": "DISABLED"}]
-    assert "cannot take payments" in server.http.get(f"/checkout/{session['id']}").text
+    assert "cannot accept payments" in server.http.get(f"/checkout/{session['id']}").text
