@@ -21,7 +21,7 @@ _SIMPLE: Final["tuple[tuple[Kind, str], ...]"] = (
     ("freeze", "Freeze available money."),
     ("unfreeze", "Make money available again that an operator froze."),
     ("recharge", "Add money that the merchant sent to your bank."),
-    ("fee", "Take a fee from available money."),
+    ("fee", "Charge a fee to the available balance."),
 )
 
 
@@ -78,7 +78,7 @@ def _command(kind: "Kind", summary: str) -> "Callable[..., None]":
 @acting()
 def correct(
     merchant_id: str,
-    amount: Annotated[str, typer.Argument(help="25.00 to add, or -25.00 to take.")],
+    amount: Annotated[str, typer.Argument(help="25.00 to add, or -25.00 to deduct.")],
     *,
     order: Annotated[
         str | None, typer.Option(help="The order that is the cause; required.")

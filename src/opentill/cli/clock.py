@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
     add_group(
         app,
         "clock",
-        "Business time, to try out what takes days. With the sandbox bank only.",
+        "Business time: move it ahead to test settlements. With the sandbox bank only.",
         show=show,
         advance=advance,
         reset=reset,

@@ -6,10 +6,10 @@ from typing import Final
 SECTIONS: Final = {
     "Every day": (
         # name       file          summary
-        ("orders", "orders", "Orders, and what happened to them."),
+        ("orders", "orders", "Orders: list, search, refund and confirm."),
         ("refunds", "refunds", "Record the results of refunds, and refunds made elsewhere."),
         ("disputes", "disputes", "Disputes and chargebacks."),
-        ("links", "links", "Payment links, at which any number of customers can pay."),
+        ("links", "links", "Payment links: addresses at which any number of customers can pay."),
         ("webhooks", "webhooks", "Webhook endpoints of merchants, and their deliveries."),
         ("mail", "mail", "Outgoing mail, and its results."),
     ),
@@ -39,9 +39,9 @@ SECTIONS: Final = {
             "people",
             "People who log in: members of merchants, and staff of this deployment.",
         ),
-        ("login", "login", "Log in as staff: commands then run in your name."),
+        ("login", "login", "Log in as staff: commands then run under your name."),
         ("logout", "login", "Log out: end the login and remove it from its file."),
-        ("whoami", "login", "Show in whose name commands run."),
+        ("whoami", "login", "Show under whose name commands run."),
         ("epay", "epay", "Epay credentials, and notifications of paid orders."),
     ),
     "Setup": (

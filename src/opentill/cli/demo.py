@@ -58,7 +58,7 @@ def demo(
     *,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Server processes.")] = 1,
 ) -> None:
-    """Serve, with a merchant, a product and a session to pay. The quickest way to a paid order.
+    """Run a server with a merchant, a product and a session: the quickest way to a paid order.
 
     Works with the sandbox bank only.
     """

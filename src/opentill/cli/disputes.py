@@ -33,8 +33,8 @@ _COLUMNS = (
 )  # fmt: skip
 
 _DECISIONS: Final["tuple[tuple[str, Event, str], ...]"] = (
-    ("win", "won", "End a dispute as won: its money is the merchant's again."),
-    ("lose", "lost", "End a dispute as lost: a chargeback and its fee."),
+    ("win", "won", "Mark a dispute as won: the money returns to the merchant's balance."),
+    ("lose", "lost", "Mark a dispute as lost: the merchant pays the chargeback and its fee."),
     ("recover", "recovered", "Record that the bank returned the money of a lost dispute."),
 )
 

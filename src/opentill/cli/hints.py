@@ -26,7 +26,7 @@ _ARGUMENTS: Final = {
     "refunds dismiss gateway": "The gateway's name; `opentill refunds cases` shows it.",
     "reconcile compare gateway": "The gateway's name, such as sandbox or stripe.",
     "mail test recipient": "The e-mail address to which the test mail is sent.",
-    "webhooks add url": "The address that receives the events, such as https://shop.example.com/hook.",
+    "webhooks add url": "The URL that receives the events, such as https://shop.example.com/hook.",
     "rates set base": "The currency of which one unit is valued, such as EUR.",
     "rates set quote": "The currency in which it is valued, such as USD.",
     "rates set rate": "A decimal number, such as 1.08.",

@@ -28,10 +28,8 @@ _ACCEPTED: Final = (
     " yesterday, {duration}, or Unix milliseconds"
 )
 NO_REASON: Final = "by command, without a reason"
-Reason = Annotated[str, typer.Option("--reason", help="Why; required, for the audit log.")]
-OptionalReason = Annotated[
-    str, typer.Option("--reason", help="Why; goes to the audit log, if given.")
-]
+Reason = Annotated[str, typer.Option("--reason", help="The reason, for the audit log; required.")]
+OptionalReason = Annotated[str, typer.Option("--reason", help="The reason, for the audit log.")]
 Reference = Annotated[
     str,
     typer.Option(

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
     add_group(
         app,
         "links",
-        "Payment links, at which any number of customers can pay.",
+        "Payment links: addresses at which any number of customers can pay.",
         create=create,
         list=list_,
         show=show,
@@ -57,14 +57,16 @@ def create(  # noqa: PLR0913 - the fields of a link
     at_least: Annotated[
         str | None,
         typer.Option(
-            "--min", help="Instead of a price: the least amount that a customer may enter."
+            "--min", help="Instead of a price: the smallest amount that a customer can enter."
         ),
     ] = None,
     at_most: Annotated[
-        str | None, typer.Option("--max", help="The largest amount that a customer may enter.")
+        str | None, typer.Option("--max", help="The largest amount that a customer can enter.")
     ] = None,
-    max_quantity: Annotated[int, typer.Option(help="How many may be bought at once.")] = 1,
-    max_uses: Annotated[int | None, typer.Option(help="How often it may be paid.")] = None,
+    max_quantity: Annotated[
+        int, typer.Option(help="The largest quantity that a customer can buy at once.")
+    ] = 1,
+    max_uses: Annotated[int | None, typer.Option(help="How many payments it accepts.")] = None,
     expires: Annotated[
         str | None, typer.Option(help="Until when: 2026-12-31, or 90d (from now).")
     ] = None,
@@ -160,10 +162,10 @@ def set_(  # noqa: PLR0913 - the fields of a link
         str | None, typer.Option(help="Without a product: a longer text.")
     ] = None,
     max_quantity: Annotated[
-        int | None, typer.Option(help="How many may be bought at once.")
+        int | None, typer.Option(help="The largest quantity that a customer can buy at once.")
     ] = None,
     max_uses: Annotated[
-        str | None, typer.Option(help="How often it may be paid; none: any number.")
+        str | None, typer.Option(help="How many payments it accepts; none: any number.")
     ] = None,
     expires: Annotated[
         str | None, typer.Option(help="Until when: 2026-12-31, 90d (from now), or none.")
@@ -171,7 +173,7 @@ def set_(  # noqa: PLR0913 - the fields of a link
     reference: Annotated[str | None, typer.Option(help="The shop's own number, or none.")] = None,
     actor: "Actor",
 ) -> dict[str, Any]:
-    """Change a payment link, or switch it on or off. Open sessions do not change."""
+    """Change a payment link, or enable or disable it. Open sessions do not change."""
     from opentill import payment_links
 
     item = {"name": name, "description": description}

@@ -28,7 +28,7 @@ def login(
         bool, typer.Option("--password-stdin", help="Read the password from standard input.")
     ] = False,
 ) -> dict[str, Any]:
-    """Log in as staff: commands then run in your name.
+    """Log in as staff: commands then run under your name.
 
     The login ends after an hour without a command, and after twelve hours in any case. Dangerous
     commands need a login within the last ten minutes.
@@ -98,7 +98,7 @@ def logout() -> dict[str, Any]:
 
 
 def whoami() -> dict[str, Any]:
-    """Show in whose name commands run."""
+    """Show under whose name commands run."""
     stored = identity.stored_login()
     if stored is None:
         return {"loggedIn": False, "user": identity.system_user(), "uid": os.getuid()}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opentill.onboarding import Approved, Unfinished
 
 _Notes = Annotated[
-    str, typer.Option("--notes", help="For staff alone; the merchant reads the reason.")
+    str, typer.Option("--notes", help="Only staff can read them; the merchant reads the reason.")
 ]
 _COLUMNS: Final = ("at", "event", "fromStatus", "toStatus", "capability", "who", "reason", "notes")
 _WAITING: Final = ("merchantId", "merchantName", "name", "email", "website", "appliedAt")
@@ -55,7 +55,7 @@ def apply(
     currency: Annotated[str, typer.Option(help="Settlement currency.")] = "USD",
     actor: "Actor",
 ) -> dict[str, Any]:
-    """Enter an application; it waits to be approved or declined."""
+    """Create an application, which staff approve or decline."""
     from opentill import merchants
     from opentill.merchants import ApplicationForm
 
@@ -130,7 +130,7 @@ def decline(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> dict[str
 
 @acting()
 def suspend(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> dict[str, Any]:
-    """Suspend a merchant at once: no new sessions, payments or payouts. Refunds go on."""
+    """Suspend a merchant at once: no new sessions, payments or payouts. Refunds continue."""
     return _change_status(merchant_id, "suspended", actor, notes)
 
 
@@ -142,7 +142,7 @@ def resume(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> dict[str,
 
 @acting()
 def close(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> output.Result:
-    """Close a suspended merchant for good, if it has no money and nothing under way."""
+    """Close a suspended merchant for good, if it has no money and no open payments."""
     from opentill import onboarding
 
     async def work(tx: "Tx", now: int) -> "tuple[Merchant, Unfinished]":

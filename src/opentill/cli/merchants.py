@@ -28,13 +28,13 @@ _Fee = Annotated[
     list[str] | None,
     typer.Option(
         help="METHOD[:CURRENCY]=RATE[+FIXED]: CREDIT_CARD:USD=0.029+0.30. Repeat it; "
-        "CREDIT_CARD:USD= takes one away. A fixed part is in CURRENCY; without one it is in the "
+        "CREDIT_CARD:USD= removes one. A fixed part is in CURRENCY; without one it is in the "
         "settlement currency, and only payments in that have it."
     ),
 ]
 # The terms that `create` and `set` take as options, by the options' names.
 _TERMS: Final[dict[str, Any]] = {
-    "fee_rate": _text("Decimal fraction of each payment, 0.04, where no --fee fits."),
+    "fee_rate": _text("Decimal fraction of each payment, such as 0.04, where no --fee applies."),
     "fee": _Fee,
     "refund_fee_policy": _text("Platform fee at a refund: KEPT, or RETURNED in proportion."),
     "overdraft": _text("How far refunds may take the balance below zero: 100.00."),
@@ -43,7 +43,7 @@ _TERMS: Final[dict[str, Any]] = {
     "reserve_rate": _text("Decimal fraction of each settlement held in reserve: 0.1."),
     "reserve_days": _days("Days for which the reserve is held: 180."),
     "dispute_fee": _text("Fee of a dispute that is lost: 15.00."),
-    "payout_minimum": _text("The least that is paid out: 0.00."),
+    "payout_minimum": _text("The smallest payout: 0.00."),
     "allow": Annotated[
         list[str] | None,
         typer.Option(help="Address or network that may use the API; repeat it. '' allows all."),

@@ -34,10 +34,10 @@ def refund(
         str | None,
         typer.Option("--number", help="A refundNo: repeating it does not refund twice."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Refund even if the merchant's refunds are switched off."),
+        typer.Option("--force", help="Refund even if refunds of the merchant are disabled."),
     ] = False,
     actor: "Actor",
 ) -> output.Result:

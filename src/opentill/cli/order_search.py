@@ -32,7 +32,7 @@ _FILTERS: dict[str, tuple[Any, Any]] = {
         ],
         None,
     ),
-    "query": (_text("Only orders that this leads to: see orders search."), None),
+    "query": (_text("Only orders that match this search; see orders search."), None),
     "since": (inputs.From, None),
     "until": (inputs.To, None),
 }

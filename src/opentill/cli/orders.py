@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
     add_group(
         app,
         "orders",
-        "Orders, and what happened to them.",
+        "Orders: list, search, refund and confirm.",
         list=order_search.list_,
         search=order_search.search,
         show=show,
@@ -131,11 +131,11 @@ def revoke(order_id: str, *, actor: "Actor") -> "OrderDetail":
 
 @acting()
 def given_back(
-    attempt: Annotated[str, typer.Argument(help="The id of the second payment: att_…")],
+    attempt: Annotated[str, typer.Argument(help="The id of the duplicate payment: att_…")],
     *,
     actor: "Actor",
 ) -> "OrderDetail":
-    """Record that a second payment was given back otherwise, because its gateway refused to.
+    """Record that a duplicate payment was refunded elsewhere, because its gateway refused to.
 
     Also for a payment whose gateway does not report the result: check at the gateway first.
     """

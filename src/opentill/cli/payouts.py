@@ -177,9 +177,9 @@ def failed(
     ] = False,
     actor: "Actor",
 ) -> output.Result:
-    """Mark a payout as failed: amount and fee are on the available balance again.
+    """Mark a payout as failed: amount and fee return to the available balance.
 
-    One that is PAID fails only with --returned, when the money is on your own account again. Above
+    A PAID payout fails only with --returned, once the money is back on your own account. Above
     the limit OPENTILL_APPROVAL_ABOVE it waits until somebody else approves it.
     """
     from opentill import payouts

@@ -218,14 +218,14 @@ def change_role(
         bool,
         typer.Option(
             "--revoke-keys",
-            help="Revoke the valid API keys that they made and that exceed a lowered role.",
+            help="Revoke the valid API keys that they created and that exceed a lowered role.",
         ),
     ] = False,
     actor: "Actor",
 ) -> output.Result:
     """Change a member's role, at once; never that of a merchant's last owner.
 
-    Lists the valid API keys that they made and that may do more than a lowered role.
+    Lists the valid API keys that they created and that exceed a lowered role.
     """
     from opentill import people
     from opentill.core.errors import Invalid
@@ -253,13 +253,13 @@ def remove(
     merchant: _Merchant = None,
     staff: Annotated[bool, typer.Option("--staff", help="From the staff instead.")] = False,
     revoke_keys: Annotated[
-        bool, typer.Option("--revoke-keys", help="Revoke the valid API keys that they made.")
+        bool, typer.Option("--revoke-keys", help="Revoke the valid API keys that they created.")
     ] = False,
     actor: "Actor",
 ) -> output.Result:
     """Remove a person's role at once; never that of a merchant's last owner.
 
-    Lists the valid API keys that they made: at the merchant or, from the staff, anywhere.
+    Lists the valid API keys that they created: for the merchant or, if staff, for any.
     """
     from opentill import people
     from opentill.core.errors import Invalid

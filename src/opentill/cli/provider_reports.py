@@ -36,7 +36,7 @@ DISPUTES: Final = ReportKind(
     The worker tries each again. Where the status is LOST or RECOVERED, money moved at the gateway
     that the ledger does not have: correct the balance, then dismiss the dispute.
     """,
-    "Close an unmatched dispute that has been dealt with.",
+    "Close an unmatched dispute that has been resolved.",
     "The gateway's id of the dispute.",
 )
 REFUNDS: Final = ReportKind(
@@ -50,7 +50,7 @@ REFUNDS: Final = ReportKind(
     a refund was made at the provider and cannot be applied to its order. The worker tries again;
     the ledger does not have the money that left: correct the balance, then dismiss the case.
     """,
-    "Close a refund case that has been dealt with.",
+    "Close a refund case that has been resolved.",
     "As `opentill refunds cases` lists it.",
 )
 

@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
     add_group(
         app,
         "refunds",
-        "Record the results of refunds, and refunds made elsewhere. List those to attend to.",
+        "Record results of refunds and refunds made elsewhere; list refunds that need attention.",
         done=done,
         failed=failed,
         reversed=reversed_,
@@ -49,7 +49,7 @@ def done(refund_id: str, *, actor: "Actor") -> "RefundOut":
 
 @acting()
 def failed(refund_id: str, *, actor: "Actor") -> output.Result:
-    """Mark a refund as failed: its money is on the merchant's balance again.
+    """Mark a refund as failed: the money returns to the merchant's balance.
 
     Above the limit OPENTILL_APPROVAL_ABOVE it waits until somebody else approves it.
     """
@@ -58,7 +58,7 @@ def failed(refund_id: str, *, actor: "Actor") -> output.Result:
 
 @acting()
 def reversed_(refund_id: str, *, actor: "Actor") -> output.Result:
-    """Reverse a refund that had succeeded: its money came back, and is the merchant's again.
+    """Reverse a refund that had succeeded: the money returns to the merchant's balance.
 
     Above the limit OPENTILL_APPROVAL_ABOVE it waits until somebody else approves it.
     """
@@ -67,9 +67,9 @@ def reversed_(refund_id: str, *, actor: "Actor") -> output.Result:
 
 @acting()
 def handled(refund_id: str, *, actor: "Actor") -> "RefundOut":
-    """Mark a failed refund as handled: the customer got the money in another way.
+    """Mark a failed refund as handled: the customer received the money in another way.
 
-    The reason says how. It stands in the audit log and in the history of the order.
+    The reason says how, and is shown in the audit log and the history of the order.
     """
     from opentill import merchants, refunds
 
@@ -97,7 +97,7 @@ def _give_back(action: "Action", refund_id: str, actor: "Actor") -> output.Resul
 @acting()
 def record(
     order_id: str,
-    amount: Annotated[str, typer.Argument(help="How much was given back, such as 4.00.")],
+    amount: Annotated[str, typer.Argument(help="The refunded amount, such as 4.00.")],
     *,
     reference: Annotated[
         str, typer.Option(help="The provider's or bank's reference: it is recorded once.")

@@ -114,7 +114,7 @@ def show(endpoint_id: str) -> dict[str, Any]:
 def set_(
     endpoint_id: str,
     *,
-    url: Annotated[str | None, typer.Option(help="Where events go from now on.")] = None,
+    url: Annotated[str | None, typer.Option(help="The new URL that receives the events.")] = None,
     event: Events = None,
     all_events: Annotated[bool, typer.Option("--all-events", help="Every type.")] = False,
     description: Description = None,
