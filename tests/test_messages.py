@@ -16,6 +16,7 @@ from opentill.web.language import Localizer, names
 from opentill.web.translations import NC_
 
 AREAS = list(messages.AREAS)
+GLOSSARY = messages.ROOT / "docs" / "glossary-chinese.md"
 CATALOGUES = [(area, language) for area in AREAS for language in messages.languages(area)]
 # Matches a call that translates a computed text.
 _COMPUTED = re.compile(r"(?<!\w)(?:_|N_|\w*gettext)\(\s*(?:f\"|\"[^\"]*\" ?[~+])")
@@ -148,3 +149,25 @@ def test_plural_forms_follow_the_rules_of_the_language(
         assert translations.translate(area, "zh-Hans", NC_("a book", "Open")) == "Open"
     finally:
         translations.catalogue.cache_clear()
+
+
+# Words that the glossary refuses for one term, and that are right for another one.
+_RIGHT_ELSEWHERE = {"付款", "费用", "发票"}
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_chinese_texts_use_the_terms_of_their_glossary(area: str) -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("|\n").split("|")]
+        for line in GLOSSARY.read_text("utf-8").splitlines()
+        if line.startswith("| ") and not line.startswith("| term")
+    ]
+    banned = {word for row in rows for word in row[3].split(", ") if word} - _RIGHT_ELSEWHERE
+    assert len(banned) > 10
+    uses = [
+        (word, message.string)
+        for message in _texts(messages.read_catalogue(area, "zh_Hans"))
+        for word in banned
+        if word in str(message.string)
+    ]
+    assert uses == []

@@ -91,7 +91,9 @@ class Demo:
             assert bank_page is not None, page
             browser.post(bank_page[0], data=CARD)
             end = time.monotonic() + TIMEOUT_S
-            while "Payment received" not in browser.get(url, headers={"accept-language": "en"}).text:
+            while (
+                "Payment received" not in browser.get(url, headers={"accept-language": "en"}).text
+            ):
                 assert time.monotonic() < end, "the payment is not confirmed"
                 time.sleep(0.02)
 
