@@ -7,7 +7,7 @@ SECTIONS: Final = {
     "Every day": (
         # name       file          summary
         ("orders", "orders", "Orders: list, search, refund and confirm."),
-        ("refunds", "refunds", "Record the results of refunds, and refunds made elsewhere."),
+        ("refunds", "refunds", "Record results of refunds and refunds made elsewhere."),
         ("disputes", "disputes", "Disputes and chargebacks."),
         ("links", "links", "Payment links: addresses at which any number of customers can pay."),
         ("webhooks", "webhooks", "Webhook endpoints of merchants, and their deliveries."),
@@ -45,7 +45,7 @@ SECTIONS: Final = {
         ("epay", "epay", "Epay credentials, and notifications of paid orders."),
     ),
     "Setup": (
-        ("demo", "demo", "Serve, with a merchant, a product and a session to pay."),
+        ("demo", "demo", "Run a server with a merchant, a product and a session."),
         ("serve", "serve", "Serve the API and the payment page."),
         ("worker", "serve", "Run the worker."),
         ("sandbox", "serve", "Serve the sandbox bank alone."),
@@ -74,7 +74,7 @@ SECTIONS: Final = {
         ("ledger", "ledger", "The ledger and its integrity rules."),
         ("audit", "audit", "The audit log: what operators did, chained by hashes."),
         ("figures", "figures", "The figures of merchants, by ranges of time."),
-        ("clock", "clock", "Business time, to try out what takes days."),
+        ("clock", "clock", "Business time: move it ahead to test settlements."),
     ),
 }
 FILES: Final = {name: file for rows in SECTIONS.values() for name, file, _ in rows}
