@@ -1,4 +1,4 @@
-"""SQL about payments and disputes by month, payment method, card brand and currency.
+"""SQL about payments and disputes by month, method, card brand and currency (decision 0147).
 
 Payments are counted by ``queries.COUNT``. Disputes are few, so they are read when they are shown.
 """
