@@ -116,7 +116,7 @@ def _format_targets(report: Report) -> list[str]:
 def _format_ratios(report: Report) -> list[str]:
     """List the ratio of OpenTill's rate to each competitor's, and rates by number of processes."""
     lines = ["## Ratios: OpenTill's requests per second as a share of", ""]
-    with_opentill, with_processes = _split_samples(report)
+    with_opentill, with_processes = _samples_of_competitors_and_of_processes(report)
     others = [name for name in _competitor_names(with_opentill) if name != OURS]
     rows = [
         [
@@ -139,8 +139,8 @@ def _format_ratios(report: Report) -> list[str]:
     return [*lines, *(_table(["requests/s", *names], rows) if rows else [])]
 
 
-def _split_samples(report: Report) -> tuple[_Samples, _Samples]:
-    """Separate the scenarios of all competitors from those of several server processes."""
+def _samples_of_competitors_and_of_processes(report: Report) -> tuple[_Samples, _Samples]:
+    """Return the samples of the scenarios of all competitors, and those with several processes."""
     with_opentill: _Samples = {}
     with_processes: _Samples = {}
     for scenario, by_competitor in report.samples.items():
@@ -209,7 +209,7 @@ def draw_charts(report: Report) -> dict[str, str]:
             for series, points_by_name in report.growth.items()
         ]
         svg_by_name["growth"] = draw(charts, note)
-    _, with_processes = _split_samples(report)
+    _, with_processes = _samples_of_competitors_and_of_processes(report)
     rates_by_title = {
         SCENARIO_TITLES[name.partition(",")[0]]: [
             (float(competitor.rpartition(" ")[2]), median_sample(samples).rate)

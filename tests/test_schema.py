@@ -184,7 +184,7 @@ LITERALS: Final = (
 )
 
 
-# Tables whose rules are a function of the database (decision 0110).
+# Tables whose rules an SQL function checks, instead of check constraints (decision 0110).
 RULES: Final = {
     "orders": "order_keeps_rules",
     "payment_attempts": "attempt_keeps_rules",
@@ -226,7 +226,7 @@ def test_a_check_constraint_holds_exactly_the_words_of_the_code(
     catalogue: Any, table: str, column: str, literal: Any
 ) -> None:
     if table in RULES:
-        values = [_values_of_rule(catalogue, RULES[table], column)]
+        sets_of_values = [_values_of_rule(catalogue, RULES[table], column)]
     else:
         rows = catalogue(
             """
@@ -238,8 +238,8 @@ def test_a_check_constraint_holds_exactly_the_words_of_the_code(
             table,
             column,
         )
-        values = [set(row["text"].split("'")[1::2]) for row in rows if "ANY" in row["text"]]
-    assert values == [set(get_args(literal))]
+        sets_of_values = [set(row["text"].split("'")[1::2]) for row in rows if "ANY" in row["text"]]
+    assert sets_of_values == [set(get_args(literal))]
 
 
 # ── statements that the database refuses; each runs in a transaction that is rolled back ──

@@ -15,7 +15,7 @@ DAY = 86_400_000
 
 @pytest.fixture
 def shops(opentill: Commands) -> list[str]:
-    """The ids of two merchants with a settled order of 9.99 each, of which the fee is 0.40."""
+    """The ids of two merchants, each with a settled order of 9.99 whose fee is 0.40."""
     opentill.json("merchants", "create", "Empty Shop")
     orders = [in_database(opentill, lambda tx: create_order_in(tx, "SETTLED")) for _ in range(2)]
     return [order.merchant_id for order in orders]

@@ -183,7 +183,7 @@ def test_a_link_can_be_changed_and_lists_its_payments(shop: Shop) -> None:
 
     assert "There are no payments yet" in owner.get(path).text
     customer, address = Visitor(shop.api_server), urlsplit(link["url"]).path
-    for _ in range(2):  # opens two sessions, of which the second is paid
+    for _ in range(2):  # opens two sessions; the second is paid
         form_id = new_form_id(customer, f"{address}?again=1")
         response = customer.post(address, {"form_id": form_id, "lang": "en", "quantity": "1"})
     session = urlsplit(response.headers["location"]).path.removeprefix("/checkout/")

@@ -301,7 +301,7 @@ class Examiner:
         return digest
 
 
-# Statements that read tables of which a twin has no copy.
+# Statements that read tables which are not copied for a twin.
 ROWS_WITHOUT_COPIES: Final = frozenset({"merchants.queries.KEYS", "merchants.queries.RENAME_KEY"})
 # Statements about the merchant's own row, which the stranger has too.
 ABOUT_MERCHANT: Final = frozenset({

@@ -121,7 +121,7 @@ class Single(msgspec.Struct, frozen=True):
 
 
 class Couple(msgspec.Struct, frozen=True):
-    """Two structs, of which the second may be missing."""
+    """Two structs; the second may be missing."""
 
     first: Pair
     other: Pair | None

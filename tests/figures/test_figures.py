@@ -23,8 +23,8 @@ from support.transactions import rolled_back
 from support.world import DAY, HOUR, NOW
 
 KATHMANDU: Final = ZoneInfo("Asia/Kathmandu")
-# For each type of entry, the figure that it changes, and the sign. The table of the code is not
-# used.
+# For each type of entry, the figure that it changes, and the sign. It is written
+# here again, so that an error in the code under test is found.
 FIGURE_OF_TYPE: Final = {
     "PAYMENT": ("paid_minor", 1),
     "REFUND": ("refunded_minor", 1),

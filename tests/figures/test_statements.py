@@ -23,8 +23,8 @@ from support.transactions import rolled_back
 from support.world import DAY, NOW
 
 KATHMANDU: Final = ZoneInfo("Asia/Kathmandu")
-# For each type of entry, the line of the statement that it changes. The table of the code is not
-# used.
+# For each type of entry, the line of the statement that it changes. It is
+# written here again, so that an error in the code under test is found.
 LINE_OF_TYPE: Final = {
     "PAYMENT": "payments",
     "REFUND": "refunds",
@@ -96,7 +96,7 @@ def account_balances(rows: list[Any]) -> dict[str, int]:
 
 
 def random_range(rng: random.Random, zone: ZoneInfo) -> tuple[int, int]:
-    """Return the bounds of random days around the month, either of which may be open."""
+    """Return bounds of random days around the month; 0 and FOREVER leave a side open."""
     today = local(NOW, zone).date()
     first_day, last_day = sorted(today - timedelta(days=rng.randrange(-8, 35)) for _ in range(2))
     since, until = day_bounds(first_day, zone).since, day_bounds(last_day, zone).until - 1

@@ -43,7 +43,7 @@ PUBLIC = "http://127.0.0.1:9"
 def cluster(
     module_database_url: str, fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    """A cluster of which only the sandbox bank runs."""
+    """A cluster in which only the sandbox bank runs."""
     cluster = Cluster(tmp_path_factory.mktemp("bank"), module_database_url, 1, fork_server)
     cluster.bank.start()
     try:

@@ -24,7 +24,7 @@ from support.transactions import RunRolledBack, rolled_back
 
 START: Final = world.NOW // DAY_MS * DAY_MS
 _numbers: Final = itertools.count(1)
-# Times within five days, of which many are near the boundaries of hours and days.
+# Times within five days, many of them near the boundaries of hours and days.
 times = st.one_of(
     st.integers(0, 5 * DAY_MS),
     st.builds(

@@ -16,7 +16,7 @@ from support.people import create_person, reset_login_limits
 __all__ = ["reset_login_limits"]
 
 WITH_KEY: Final = [operation for operation in OPERATIONS if operation.auth]
-# The scope that each operation needs. The table of the code is not used.
+# The scope that each operation needs, written here again, so that an error in the code is found.
 NEEDED_SCOPES: Final = {
     "POST /v1/products": "products:write",
     "GET /v1/products": "products:read",

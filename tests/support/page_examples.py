@@ -81,7 +81,7 @@ HOSTILE_PAYMENT = msgspec.structs.replace(
 
 
 def _receipt_of(payment: Payment) -> receipts.Receipt:
-    """Return the receipt of a paid payment, of which one unit was refunded."""
+    """Return the receipt of a payment that was refunded in part."""
     unit = Money(100, payment.amount.currency)
     return receipts.Receipt(
         merchant_id="mer_1",

@@ -1,4 +1,4 @@
-"""``opentill orders list|search``: the API's filters, and the search box."""
+"""``opentill orders list`` takes the filters of the API, ``search`` any text that finds orders."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 def replace(*, reason: inputs.Reason, as_root: inputs.AsRoot = False) -> output.Result:
-    """Replace the key by the one that is set or, if its file is missing, by a new one.
+    """Replace the key in use by the key of the settings; a missing key file gets a new key.
 
     Secrets that were encrypted with the old key can be read only if that key is restored.
     """

@@ -131,7 +131,10 @@ async def _page(
 
 
 async def adjust_balance(request: PageRequest) -> Response:
-    """Adjust the balance or, above the limit, request approval; once per form. Raises NotFound."""
+    """Adjust the balance or, above the limit, request approval. Raises NotFound.
+
+    Sending the same form again has no effect.
+    """
     form = await request.form()
     values = {name: form.get(name, "").strip() for name in _FIELDS}
     above = request.app.settings.approval_above

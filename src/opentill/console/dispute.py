@@ -87,7 +87,10 @@ def _state_token(dispute: Dispute) -> str:
 
 
 async def set_deadline(request: PageRequest) -> Response:
-    """Set the last day on which the bank accepts evidence, once for each form."""
+    """Set the last day on which the bank accepts evidence.
+
+    Sending the same form again has no effect.
+    """
     form, dispute = await request.form(), await _visit(request)
     reason = form.get("reason", "").strip()
     last_day, errors = _parse_deadline(request, form.get("until", "").strip()), dict[str, str]()
@@ -133,7 +136,10 @@ def _parse_deadline(request: PageRequest, text: str) -> date | None:
 
 
 async def add_note(request: PageRequest) -> Response:
-    """Add a note, which the merchant's team can read, once for each form."""
+    """Add a note, which the merchant's team can read.
+
+    Sending the same form again has no effect.
+    """
     form, dispute = await request.form(), await _visit(request)
     text, ids = form.get("note", ""), (dispute.merchant_id, dispute.id)
     actor = notes.author(request, text)

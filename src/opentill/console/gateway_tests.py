@@ -96,7 +96,10 @@ async def _page(
 
 
 async def open_test_payment(request: PageRequest) -> Response:
-    """Open a test payment, once for each form."""
+    """Open a test payment.
+
+    Sending the same form again has no effect.
+    """
     form = await request.form()
     values = {name: form.get(name, "").strip() for name in _FIELDS}
     settings, actor = request.app.settings, people.actor_of(request.login, _REASON)

@@ -78,7 +78,10 @@ def _read_terms(
 
 
 async def create_merchant(request: PageRequest) -> Response:
-    """Create a merchant, once for each form."""
+    """Create a merchant.
+
+    Sending the same form again has no effect.
+    """
     form = await request.form()
     name, currency = form.get("name", "").strip(), form.get("currency", "").strip().upper()
     reason = form.get("reason", "").strip()

@@ -97,7 +97,10 @@ async def _values(request: PageRequest, form_input: FormInput | None = None) -> 
 
 
 async def perform_action(request: PageRequest, action: Action) -> Response:
-    """Perform an action once for each form, unless the payment has changed since it was shown."""
+    """Perform an action, unless the payment has changed since it was shown.
+
+    Sending the same form again has no effect.
+    """
     form, order_id = await request.form(), request.ids["order"]
     merchant_id = await _merchant_of(request)
     reason, subject = form.get("reason", "").strip(), form.get("subject", "")
@@ -186,7 +189,10 @@ async def resend_event(request: PageRequest) -> Response:
 
 
 async def add_note(request: PageRequest) -> Response:
-    """Add a note, which the merchant's team can read, once for each form."""
+    """Add a note, which the merchant's team can read.
+
+    Sending the same form again has no effect.
+    """
     form = await request.form()
     text = form.get("note", "")
     ids = (await _merchant_of(request), request.ids["order"])

@@ -29,7 +29,10 @@ async def show_refund_form(request: PageRequest, behind: Behind) -> Response:
 
 
 async def create_refund(request: PageRequest, behind: Behind) -> Response:
-    """Refund the confirmed amount or ask a second person for it, once for each form."""
+    """Refund the confirmed amount, or ask a second person to approve it.
+
+    Sending the same form again has no effect.
+    """
     form, order = await request.form(), await _find_order(request)
     amount, merchant_id = form.get("amount", ""), order.merchant_id
     refusal = refund_form.check(form, order, reason_required=True)

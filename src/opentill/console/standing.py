@@ -107,7 +107,10 @@ async def _page(
 
 
 async def change_status(request: PageRequest) -> Response:
-    """Change the status by an event, once for each form."""
+    """Change the status by an event.
+
+    Sending the same form again has no effect.
+    """
     form = await request.form()
     event = _BY_NAME.get(form.get("event", ""))
     if event is None:
@@ -152,7 +155,10 @@ async def _check_confirmed(tx: Tx, merchant_id: str, form: Mapping[str, str]) ->
 
 
 async def switch_capability(request: PageRequest) -> Response:
-    """Switch a capability on or off, once for each form."""
+    """Switch a capability on or off.
+
+    Sending the same form again has no effect.
+    """
     form = await request.form()
     capability = _CAPABILITIES.get(form.get("capability", ""))
     if capability is None:
@@ -179,7 +185,10 @@ async def switch_capability(request: PageRequest) -> Response:
 
 
 async def add_note(request: PageRequest) -> Response:
-    """Add a note, once for each form."""
+    """Add a note.
+
+    Sending the same form again has no effect.
+    """
     form = await request.form()
     actor = people.actor_of(request.login, "a note on the page of the standing")
 

@@ -24,7 +24,7 @@ def escape(text: str) -> str:
 
 
 class Terminal:
-    """A writer of UTF-8 bytes with line ends of either kind to a terminal."""
+    """Writes UTF-8 bytes to a terminal; their lines may end with LF or CRLF."""
 
     def __init__(self, target: BinaryIO) -> None:
         """Write the escaped text to ``target``."""

@@ -217,7 +217,10 @@ async def add_evidence(request: PageRequest) -> Response:
 
 
 async def respond(request: PageRequest) -> Response:
-    """Accept or contest a dispute, once for each form."""
+    """Accept or contest a dispute.
+
+    Sending the same form again has no effect.
+    """
     form, dispute_id = await request.form(), request.ids["dispute"]
     response = next((r for r in get_args(disputes.Response) if r == form.get("response")), None)
     if response is None:

@@ -193,7 +193,10 @@ def _error(problem: Invalid) -> dict[str, str]:
 
 
 async def create(request: PageRequest) -> Response:
-    """Create a payment link, once for each form."""
+    """Create a payment link.
+
+    Sending the same form again has no effect.
+    """
     form = await request.form()
     entries = {name: form.get(name, "").strip() for name in _FIELDS}
     actor = people.actor_of(request.login, _REASON)

@@ -167,7 +167,10 @@ async def add_note(request: PageRequest) -> Response:
 
 
 async def mark_refund_handled(request: PageRequest) -> Response:
-    """Mark a failed refund as handled, once for each form. Raises NotFound."""
+    """Mark a failed refund as handled. Raises NotFound.
+
+    Sending the same form again has no effect.
+    """
     form, order_id, refund_id = await request.form(), request.ids["order"], request.ids["refund"]
     how = form.get("how", "").strip()
     if not 0 < len(how) <= _LONGEST_REASON:

@@ -27,7 +27,10 @@ async def show(request: PageRequest, behind: Behind) -> Response:
 
 
 async def create(request: PageRequest, behind: Behind) -> Response:
-    """Refund the confirmed amount, once for each form."""
+    """Refund the confirmed amount.
+
+    Sending the same form again has no effect.
+    """
     form, merchant_id = await request.form(), request.merchant_id
     async with request.app.db.connection() as tx:
         order = await _find_order(tx, request)

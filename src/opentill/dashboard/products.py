@@ -153,7 +153,10 @@ def _error(problem: Invalid) -> dict[str, str]:
 
 
 async def create(request: PageRequest) -> Response:
-    """Create a product, once for each form."""
+    """Create a product.
+
+    Sending the same form again has no effect.
+    """
     entries = _entries(await request.form())
     actor = people.actor_of(request.login, _REASON)
     try:

@@ -136,7 +136,10 @@ def _email(request: PageRequest) -> tuple[str, dict[str, str]]:
 
 
 async def open_one(request: PageRequest) -> Response:
-    """Open a session for the product in the path, once for each form."""
+    """Open a session for the product in the path.
+
+    Sending the same form again has no effect.
+    """
     form = await request.form()
     opening = {name: form.get(name, "").strip() for name in _FIELDS}
     settings, actor = request.app.settings, people.actor_of(request.login, _REASON)

@@ -132,7 +132,7 @@ async def _retry(run: Callable[[], Awaitable[T]], error: Exception | None = None
 
 
 def options(*, prepared: bool = True) -> dict[str, Any]:
-    """Return the arguments of ``asyncpg.connect`` for a connection of either kind."""
+    """Return the arguments of ``asyncpg.connect`` for a connection."""
     kind = Connection if prepared else Unprepared
     return {"connection_class": kind} | ({} if prepared else {"statement_cache_size": 0})
 

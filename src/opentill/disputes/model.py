@@ -223,7 +223,7 @@ def won(dispute: Dispute) -> list[Movement]:
 
 
 def lost(dispute: Dispute, offset_minor: int, released_minor: int) -> list[Movement]:
-    """Return the movements of a loss, of which the reserve covers ``offset_minor``.
+    """Return the movements of a loss; the reserve covers ``offset_minor`` of it.
 
     The rest of the reserve, ``released_minor``, has nothing left to cover and is released.
     """

@@ -85,7 +85,7 @@ async def create_key(
     *,
     actor: Actor = OPENTILL,
 ) -> NewKey:
-    """Create a key, of which only the digest is stored.
+    """Create a key; only its digest is stored.
 
     ``people.key_scopes`` must have checked the scopes. Raises NotFound, and Invalid on
     ``expiresAt`` and ``name``.

@@ -98,7 +98,7 @@ async def show(request: PageRequest, slug: str) -> Response:
 
 
 async def submit(request: PageRequest, slug: str) -> Response:
-    """Open a session, once for each form, and redirect to its payment page."""
+    """Open a session and redirect to its payment page; the same form again opens no other one."""
     check_origin(request.headers, request.app.settings.public_url)
     await count_form(request, "link")
     form = await read(request.headers, request.receive)

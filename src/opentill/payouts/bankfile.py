@@ -52,7 +52,7 @@ class FileVersion(NamedTuple):
     single: bool = True
 
     def reference(self, our_id: str) -> str:
-        """Write an id of OpenTill as a reference."""
+        """Return an id of OpenTill in the characters that this file allows for a reference."""
         return our_id if self.plain else charset.reference(our_id)
 
     def name(self, holder: str, *, sepa: bool, longest: int = LONGEST_HOLDER) -> str:

@@ -109,7 +109,7 @@ def days(request: PageRequest, zone: ZoneInfo, default: tuple[date, date] | None
 
 
 def _presets(request: PageRequest, zone: ZoneInfo) -> tuple[Preset, ...]:
-    """Return the usual ranges of days, of which each ends today or earlier."""
+    """Return the usual ranges of days; each of them ends today or earlier."""
     today = local(request.now, zone).date()
     month = today.replace(day=1)
     before = month - timedelta(days=1)  # the last day of the previous month

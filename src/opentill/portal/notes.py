@@ -23,7 +23,7 @@ def author(request: PageRequest, note: str) -> Actor:
 async def add_once(
     request: PageRequest, work: Callable[[Tx], Awaitable[str]]
 ) -> tuple[int, str] | None:
-    """Run ``work`` once for each form. Returns status and error text if the note is refused."""
+    """Run ``work``, unless the form was sent before. Returns status and error if it is refused."""
     try:
         await form_ids.run_once(request, work)
     except KeyReused:

@@ -100,7 +100,7 @@ class _Findings:
             self.returned.append(difference)
 
     def compare(self, item: Item, rows: list[Row]) -> None:
-        """Compare an item of ours with the rows about it, of which there should be one."""
+        """Compare an item of ours with the rows about it; there should be one row."""
         first, *others = rows
         same = (first.amount_minor, first.currency) == (item.amount_minor, item.currency)
         is_taken = first.at_once and item.status in STATUSES_AFTER_TAKING[item.kind]

@@ -16,9 +16,9 @@ _MOST_ORIGINS: Final = 2000
 
 
 def origin_of(address: str) -> str | None:
-    """Return ``scheme://host[:port]`` of a valid URL in ASCII, the form of a content policy.
+    """Return ``scheme://host[:port]`` of a URL in ASCII, as a Content-Security-Policy names it.
 
-    None for a host that a policy would interpret otherwise, such as ``*``.
+    None if the URL is not valid, or if a policy would interpret the host otherwise, such as ``*``.
     """
     parts = urlsplit(address)
     try:

@@ -35,8 +35,8 @@ EMIT = Command(
 # ── events ─────────────────────────────────────────────────────────────────────────────────────
 
 EVENT = Value(str, "select body from events where merchant_id = :merchant_id and id = :id")
-# Find the events about an order in ranges of ids: at most `expected` events in each range, of which
-# at most `:max_scanned` rows are read (`order_events.py`).
+# Find the events about an order in ranges of ids. In each range, at most `:max_scanned` rows are
+# read and at most `expected` events returned (`order_events.py`).
 OF_ORDER = Query(
     OrderEvent,
     """
