@@ -57,6 +57,15 @@ def test_a_customers_address_is_copied_from_its_page_without_invisible_marks(sho
     assert "<h1><bdi>ada@example.com</bdi></h1>" in page.text
 
 
+def test_a_customers_page_shows_the_name_of_the_newest_payment(shop: Shop) -> None:
+    shop.create_paid_order(customerEmail="ada@example.com", customerName="Ada Smith")
+    owner = create_person(shop.api_server, shop.id, "owner")
+    page = owner.get(f"/dashboard/{shop.id}/customers/one", params={"email": "ada@example.com"})
+    assert "<p><bdi>Ada Smith</bdi></p>" in page.text
+    page = text_of(owner.get(f"/dashboard/{shop.id}/customers"))
+    assert "People with a payment, paid or not, by their e-mail address." in page
+
+
 def test_a_former_address_of_an_order_is_not_listed_as_a_customer(shop: Shop) -> None:
     order = shop.create_order(customerEmail="old@example.com")
     index(shop)

@@ -153,7 +153,7 @@ def test_the_timeline_shows_every_kind_of_event_in_chronological_order(
         "Event checkout.completed",
         "Refund of $5.00",
         "Freeze",
-        "The customer has the refund of $5.00",
+        "The bank confirmed the refund of $5.00",
         "Refund",
         "Event order.refunded",
         "Refund of $1.00",
@@ -177,7 +177,8 @@ def test_the_timeline_shows_every_kind_of_event_in_chronological_order(
         "There was not enough money on the account or card.", "insufficient_funds",
         "one cup broken", "RMA-7", "card closed", "cart A-7", "n 2", "Blue &lt;teapot&gt;",
         "ann@example.com", "HTTP 503", "Send again", "https://shop.example.com/hook",
-        "Days and times are those of UTC.", "Fee (4%) $0.80",
+        "Days and times are those of UTC.", "Fee (4%) $0.80", "Arrives Usually",
+        "Net of the fee $19.20", "Net after refunds $14.20",
     ):  # fmt: skip
         assert text in page_text, text
     assert "unsafe" not in page.headers["content-security-policy"]
@@ -351,7 +352,7 @@ def test_the_dialog_of_a_refund_begins_with_all_that_is_left(shop: Shop) -> None
         assert sentence in text, sentence
     # The payment is behind the dialog, and cannot be used meanwhile.
     assert '<main id="main" tabindex="-1" inert>' in page.text
-    form = hidden_fields(page, path) | {"amount": "5.99"}
+    form = hidden_fields(page, path) | {"amount": "$5,99"}  # as people write it
     assert owner.post(path, form).status_code == 303
     assert [refund["amount"] for refund in list_refunds(shop, order["id"])] == ["5.99", "4.01"]
 
@@ -379,7 +380,9 @@ def test_a_refund_in_another_tab_makes_the_form_stale(shop: Shop) -> None:
     ("changes", "status", "error"),
     [
         ({"amount": "10.01"}, 400, "Enter an amount up to $10.00"),
-        ({"amount": "0"}, 400, "Enter an amount up to $10.00"),
+        ({"amount": "0"}, 400, "Enter an amount such as 1.00"),
+        ({"amount": "€4.00"}, 400, "This sign or code is of another currency"),
+        ({"amount": "4.000"}, 400, "The separator may stand for thousands"),
         ({"amount": "ten"}, 400, "Enter an amount such as 1.00"),
         ({"amount": "4.01"}, 409, "Check the figures of the new amount, then confirm the refund."),
         ({"quoted": ""}, 409, "Check the figures of the new amount, then confirm the refund."),
@@ -461,10 +464,31 @@ def test_the_receipt_shows_what_was_paid_less_the_refunds(shop: Shop, clock: Any
         page_path(shop, eventful_order.id, "receipt")
     )
     page_text = text_of(page)
-    for text in ("Harbour Books", eventful_order.id, "Blue &lt;teapot&gt; $20.00", "-$5.00",
+    number = orders.receipt_number(eventful_order.id)
+    for text in ("Harbour Books", number, "Blue &lt;teapot&gt; $20.00", "-$5.00",
                  "Paid after refunds $15.00", "Test payment"):  # fmt: skip
         assert text in page_text, text
     assert "-$1.00" not in page_text
+
+
+def test_an_unpaid_payment_has_no_fee_and_no_net(shop: Shop) -> None:
+    owner, order = create_person(shop.api_server, shop.id, "owner"), shop.create_order()
+    page = text_of(owner.get(page_path(shop, order["id"])))
+    assert "Money Amount $9.99 Order and customer" in page
+    owner.post(page_path(shop, order["id"], "expire"))
+    page = text_of(owner.get(page_path(shop, order["id"])))
+    assert "Money Amount $9.99 Order and customer" in page
+
+
+def test_a_payment_and_its_session_lead_to_the_customer(shop: Shop) -> None:
+    order = shop.create_order(customerEmail="ada@example.com")
+    session = f"/dashboard/{shop.id}/sessions/{find_order(shop, order['id']).checkout_id}"
+    customer = f'href="/dashboard/{shop.id}/customers/one?email=ada%40example.com"'
+    for role in ("support", "developer"):
+        member = create_person(shop.api_server, shop.id, role)
+        may_read = role == "support"
+        for path in (page_path(shop, order["id"]), session):
+            assert (customer in member.get(path).text) == may_read, (role, path)
 
 
 def test_an_unpaid_payment_is_closed_once(shop: Shop) -> None:

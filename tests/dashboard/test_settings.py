@@ -170,6 +170,8 @@ def test_each_version_of_a_logo_has_its_own_url(shop: Shop) -> None:
         assert upload(ada, shop, PICTURE, seen="").status_code == 303
     (path,) = re.findall(r'<img class="shop-logo" src="([^"]+)" alt="">',
                          read_payment_page(shop, session).text)  # fmt: skip
+    receipt = ada.get(f"/dashboard/{shop.id}/payments/{shop.create_paid_order()['id']}/receipt")
+    assert f'<img class="receipt-logo" src="{path}" alt="">' in receipt.text
     logo = Visitor(shop.api_server).get(path)
     assert (logo.content, logo.headers["content-type"]) == (PICTURE, "image/png")
     for name, value in (

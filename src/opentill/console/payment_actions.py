@@ -11,8 +11,8 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from opentill import approvals, disputes, epay, gateways, merchants, orders, refunds
-from opentill.core import money
-from opentill.core.errors import Invalid, NotFound
+from opentill.core import amounts, money
+from opentill.core.errors import NotFound
 from opentill.core.money import Money
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
@@ -144,13 +144,11 @@ async def _record_given_back(tx: Tx, call: ActionCall) -> None:
 
 async def _open_dispute(tx: Tx, call: ActionCall) -> object:
     await call.record(tx, "disputes open", call.order.id)
-    try:
-        minor = money.parse(call.form.get("amount", "").strip(), call.order.currency)
-    except ValueError as error:
-        raise Invalid("amount", f"amount {error}") from None
+    currency = call.order.currency
+    entry = amounts.parse_entry("amount", call.form.get("amount", ""), currency)
     return await disputes.open_manually(
         tx, *call.ids, who=call.actor.who, reason=call.actor.reason, now=call.now,
-        amount_minor=minor,
+        amount_minor=money.parse(entry, currency),
     )  # fmt: skip
 
 

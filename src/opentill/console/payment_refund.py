@@ -34,7 +34,8 @@ async def create_refund(request: PageRequest, behind: Behind) -> Response:
     Sending the same form again has no effect.
     """
     form, order = await request.form(), await _find_order(request)
-    amount, merchant_id = form.get("amount", ""), order.merchant_id
+    amount = refund_form.read_entry(form.get("amount", ""), order)
+    merchant_id = order.merchant_id
     refusal = refund_form.check(form, order, reason_required=True)
     if refusal is not None:
         return await _page(request, behind, amount, form, refusal)
@@ -43,7 +44,7 @@ async def create_refund(request: PageRequest, behind: Behind) -> Response:
         merchant_id=merchant_id,
         subject=order.id,
         actor=people.actor_of(request.login, form.get("reason", "").strip()),
-        refund=approvals.RefundDetails(amount=amount.strip(), forced=form.get("force") == "yes"),
+        refund=approvals.RefundDetails(amount=amount, forced=form.get("force") == "yes"),
     )
     rules = approvals.Rules.from_settings(request.app.settings)
 

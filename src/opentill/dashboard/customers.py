@@ -73,6 +73,7 @@ async def show_one(request: PageRequest) -> Response:
         "customer.html",
         200 if total else 404,
         email=email,
+        name=next((order.customer_name for order in page if order.customer_name), ""),
         zone=zone,
         sums=[
             (row, Money(row.paid_minor, row.currency), Money(row.refunded_minor, row.currency))

@@ -285,7 +285,7 @@ PAYMENT_FILTER_ERROR: Final = {
     "many": N_("More than 200 customers match: enter more of the name or address"),
     "status": N_("Choose one of the statuses"),
     "email": N_("Enter the whole e-mail address, as ada@example.com"),
-    "amount": N_("Enter an amount as 9.99"),
+    "amount": N_("Enter an amount such as 24.90 or $24.90"),
     "product": N_("Enter the id of one of your products, as prod_…"),
     "metadata": N_("Enter a key of at most 64 characters and the value that it has"),
 }

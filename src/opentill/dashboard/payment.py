@@ -80,6 +80,7 @@ async def receipt(request: PageRequest) -> Response:
         form_id=form_ids.new_form_id(),
         payment=payment,
         order=order,
+        number=orders.receipt_number(order.id),
         zone=payment.zone,
         amount=amount_formatter(localizer),
         refunds=refunds,

@@ -34,7 +34,7 @@ async def create(request: PageRequest, behind: Behind) -> Response:
     form, merchant_id = await request.form(), request.merchant_id
     async with request.app.db.connection() as tx:
         order = await _find_order(tx, request)
-    amount = form.get("amount", "")
+    amount = refund_form.read_entry(form.get("amount", ""), order)
     refusal = refund_form.check(form, order)
     if refusal is not None:
         return await _page(request, behind, amount, form, refusal)
@@ -43,7 +43,7 @@ async def create(request: PageRequest, behind: Behind) -> Response:
         if response is not None:
             return response
     actor = people.actor_of(request.login, _REASON)
-    body = RefundBody(amount=amount.strip(), reason=form.get("reason", "").strip())
+    body = RefundBody(amount=amount, reason=form.get("reason", "").strip())
 
     async def work(tx: Tx) -> str:
         # Lock order: the first two calls lock the merchant and the audit log, then comes the order.
@@ -102,7 +102,7 @@ def _needs_proof(request: PageRequest, order: Order, amount: str) -> bool:
     """Return whether a refund exceeds the amount above which it needs a step-up."""
     limit = request.app.settings.refund_proof_above
     try:
-        minor = money.parse(amount.strip(), order.currency)
+        minor = money.parse(amount, order.currency)
     except ValueError:
         return False  # the quote refuses an amount that cannot be parsed
     return limit is not None and Decimal(minor).scaleb(-money.exponent(order.currency)) > limit

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from opentill import orders
+from opentill.core import amounts
 from opentill.core.errors import Invalid
 from opentill.dashboard import page_helpers, payments_columns
 from opentill.dashboard.labels import PAYMENT_FILTER_ERROR
@@ -43,12 +44,12 @@ _FIELDS: Final = (
     _Field("status", "status"),
     _Field("product", "productId"),
     _Field("email", "customerEmail"),
-    _Field("amount", "amount"),
 )
+_AMOUNT: Final = "amount"  # the field of an amount as people write it
 _KEY, _VALUE = "metadata_key", "metadata_value"
-_NAMES: Final = (*(field.name for field in _FIELDS), _KEY, _VALUE)
+_NAMES: Final = (*(field.name for field in _FIELDS), _AMOUNT, _KEY, _VALUE)
 # These fields are below "More filters".
-_FOLDED: Final = ("product", "email", "amount", _KEY, _VALUE)
+_FOLDED: Final = ("product", "email", _AMOUNT, _KEY, _VALUE)
 
 
 class Search(msgspec.Struct, frozen=True):
@@ -59,6 +60,7 @@ class Search(msgspec.Struct, frozen=True):
 
     filters: dict[str, Any]
     refunds: RefundProgress | None  # the choice of the field ``status`` that is no status of orders
+    amount: str  # as people write it; "" for all amounts
     entries: dict[str, str]
     days: Days
     errors: dict[str, str]
@@ -66,7 +68,7 @@ class Search(msgspec.Struct, frozen=True):
     @property
     def is_filtered(self) -> bool:
         """Whether the list has a filter."""
-        return bool(self.filters) or self.refunds is not None
+        return bool(self.filters) or self.refunds is not None or bool(self.amount)
 
     @property
     def folded(self) -> tuple[str, ...]:
@@ -94,6 +96,7 @@ async def _read(request: PageRequest, zone: ZoneInfo) -> Search:
             filters[field.filter] = value
         elif value:
             errors[field.name] = field.error
+    amount = _amount(entries, errors)
     key, value = entries[_KEY], entries[_VALUE]
     if key and value and _is_filter("metadata", {key: value}):
         filters["metadata"] = {key: value}
@@ -109,7 +112,16 @@ async def _read(request: PageRequest, zone: ZoneInfo) -> Search:
         filters["startDate"] = days.since
     if days.until < FOREVER:
         filters["endDate"] = days.until
-    return Search(filters, refunds, entries, days, errors)
+    return Search(filters, refunds, amount, entries, days, errors)
+
+
+def _amount(entries: dict[str, str], errors: dict[str, str]) -> str:
+    """Return the amount to filter by, as people write it; "" for none. Adds an error to errors."""
+    text = entries[_AMOUNT]
+    if not text or amounts.read_amount(text):
+        return text
+    errors[_AMOUNT] = PAYMENT_FILTER_ERROR[_AMOUNT]
+    return ""
 
 
 def _is_filter(name: str, value: object) -> bool:
@@ -127,7 +139,7 @@ async def _page(request: PageRequest, search: Search) -> tuple[list[Order], Page
     async def read() -> tuple[list[Order], int]:
         paging: dict[str, Any] = {"page": number, "size": lists.SIZE}
         query = msgspec.convert({**search.filters, **paging}, OrdersQuery)
-        return await orders.list_page(db, request.merchant_id, query, search.refunds)
+        return await orders.list_page(db, request.merchant_id, query, search.refunds, search.amount)
 
     try:
         page, total = await read()
@@ -189,7 +201,7 @@ async def _names_one_order(
     request: PageRequest, search: Search, payments: list[Order], pager: Pager
 ) -> bool:
     """Whether the only filter is an id or a number, and the only payment listed has it."""
-    is_only_search = set(search.filters) == {"query"} and search.refunds is None
+    is_only_search = set(search.filters) == {"query"} and not (search.refunds or search.amount)
     if not is_only_search or search.errors or pager.total != 1 or not payments:
         return False
     if not request.portal.has_page("/payments/*"):
@@ -218,7 +230,7 @@ async def export(request: PageRequest) -> Response:
         request.app.exports,
         db,
         merchant_id,
-        await orders.resolve_query(db, merchant_id, query, search.refunds),
+        await orders.resolve_query(db, merchant_id, query, search.refunds, search.amount),
         livemode=request.app.settings.livemode,
         zone=zone.key,
     )

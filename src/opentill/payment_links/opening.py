@@ -7,7 +7,7 @@ import msgspec
 
 from opentill import checkouts, orders, products
 from opentill.checkouts import Item, Session, SessionBody
-from opentill.core import money
+from opentill.core import amounts, money
 from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import is_id
 from opentill.core.settings import Settings
@@ -165,9 +165,10 @@ def parse_amount(offer: LinkOffer, text: str) -> int:
     )
     reason = f"amount must be from {bounds}"
     try:
-        minor = money.parse(text.strip().replace(",", "."), offer.currency)
-    except ValueError:
+        entry = amounts.parse_entry("amount", text, offer.currency)
+    except amounts.UnreadableAmount:
         raise Invalid("amount", reason) from None
+    minor = money.parse(entry, offer.currency)
     if not offer.least_minor <= minor <= offer.most_minor:
         raise Invalid("amount", reason)
     return minor

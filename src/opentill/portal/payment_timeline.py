@@ -18,6 +18,7 @@ from opentill.portal.labels import (
     ENTRY_TYPE,
     HISTORY_EVENT,
     PAYMENT_METHOD,
+    REFUND_ARRIVAL,
     SHOP_NOTICE,
 )
 from opentill.portal.payment_details import Payment, amount_formatter
@@ -207,11 +208,11 @@ class Timeline:
             facts=(*facts, id_fact),
         )
         if refund.succeeded_at is not None:
-            sentence = N_("The customer has the refund of {amount}")
+            arrival = REFUND_ARRIVAL[self._payment.order.payment_method or "CREDIT_CARD"]
             yield Item(
                 at=refund.succeeded_at,
-                sentence=self._gettext(sentence, amount=amount),
-                facts=(id_fact,),
+                sentence=self._gettext("The bank confirmed the refund of {amount}", amount=amount),
+                facts=((N_("Arrives"), self._gettext(arrival)), id_fact),
             )
         if refund.failed_at is not None:
             sentence = (

@@ -12,12 +12,13 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, refunds
-from opentill.core import money
+from opentill.core import amounts, money
 from opentill.core.errors import Invalid, KeyReused
 from opentill.db.database import Tx
 from opentill.merchants import Merchant
 from opentill.orders import Order
 from opentill.portal import form_ids, render
+from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.payment_details import amount_formatter, refundable_minor
 from opentill.portal.request import PageRequest
 from opentill.refunds import Quote, RefundBody
@@ -118,11 +119,22 @@ async def preview(tx: Tx, order: Order, amount: str | None, now: int) -> Preview
 
 async def _quote(tx: Tx, order: Order, amount: str, now: int) -> Quote:
     """Return what a refund would move. Raises Invalid, also if the balance is too low."""
-    body = RefundBody(amount=amount.strip())
+    body = RefundBody(amount=amounts.parse_entry("amount", amount, order.currency))
     quote = await refunds.quote(tx, order.merchant_id, order.id, body, now, source=order.source)
     if quote.balance_minor - quote.debit_minor < quote.least_minor and quote.debit_minor:
         raise refunds.BalanceTooLow("amount", quote.least_minor)
     return quote
+
+
+def read_entry(amount: str, order: Order) -> str:
+    """Return an entered amount in the contract's format, or as it is if it cannot be read.
+
+    The quote reports the error of an amount that cannot be read.
+    """
+    try:
+        return amounts.parse_entry("amount", amount, order.currency)
+    except amounts.UnreadableAmount:
+        return amount.strip()
 
 
 def _figures(quote: Quote) -> str:
@@ -206,7 +218,7 @@ def check(
     if len(form.get(form_ids.FIELD, "")) != len(form_ids.new_form_id()):
         return _STALE
     try:
-        amount_minor = money.parse(form.get("amount", "").strip(), order.currency)
+        amount_minor = money.parse(read_entry(form.get("amount", ""), order), order.currency)
     except ValueError:
         return None  # the amount is invalid: the quote reports the error
     try:
@@ -240,6 +252,8 @@ def refusal_of(request: PageRequest, order: Order, problem: Stale | KeyReused | 
                 ),
             )
             amount = format_amount(least, order.settled_currency)
+        case amounts.UnreadableAmount(problem=reason) if reason in AMOUNT_ERROR:
+            status, error = 400, AMOUNT_ERROR[reason]
         case Invalid(field="amount"):
             one_unit = 10 ** money.exponent(order.currency)
             status, error = 400, N_("Enter an amount such as {wait}")

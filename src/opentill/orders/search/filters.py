@@ -166,10 +166,12 @@ async def resolve_query(
     merchant_id: str,
     query: OrdersQuery | ExportQuery,
     refunds: RefundProgress | None = None,
+    amount: str = "",
 ) -> Selection | None:
     """Return the selection of a query, None if no order can match. Raises Invalid.
 
-    ``refunds``: only orders whose refunds have this progress, which the API has no filter for.
+    The API has no filter for ``refunds``, only orders whose refunds have this progress, and for
+    ``amount``, only orders of an amount as people write it (core/amounts.py); "" for any.
     """
     since, until = period(query)
     text = pasted.trim(query.query or "") or None
@@ -180,11 +182,12 @@ async def resolve_query(
         product_id, text = text, None
     if product_id is not None and not await has_product(db, merchant_id, product_id):
         return None
+    written_amount = service.condition_of_amount(amount)
     filters = OrderFilters(
         merchant_id=merchant_id,
         since=since,
         until=until,
-        conditions=conditions(query),
+        conditions=(*conditions(query), *([written_amount] if written_amount else [])),
         status=query.status,
         product_id=product_id,
         refunds=refunds,
@@ -202,13 +205,17 @@ async def has_product(db: Db, merchant_id: str, product_id: str) -> bool:
 
 
 async def list_page(
-    db: Db, merchant_id: str, query: OrdersQuery, refunds: RefundProgress | None = None
+    db: Db,
+    merchant_id: str,
+    query: OrdersQuery,
+    refunds: RefundProgress | None = None,
+    amount: str = "",
 ) -> tuple[list[Order], int]:
     """Return a page of the selected orders, newest first, and their total number.
 
-    ``refunds`` is that of ``resolve_query``. Raises Invalid.
+    ``refunds`` and ``amount`` are those of ``resolve_query``. Raises Invalid.
     """
-    selection = await resolve_query(db, merchant_id, query, refunds)
+    selection = await resolve_query(db, merchant_id, query, refunds, amount)
     if selection is None:
         return [], 0
     filters = selection.filters
