@@ -117,7 +117,8 @@ async def _refund_despite_lost_responses(month: Month) -> None:
     order_id = books.paid_order_ids[1]
     await fin.open_page(f"/console/payments?query={order_id}")
     await fin.follow_link('a[href$="/refund"]')
-    await fin.submit_form("dialog form", "button[formmethod=get]", amount="10.00")
+    await fin.page.fill("dialog [name=amount]", "10.00")
+    await fin.page.locator("#confirm", has_text="10.00").wait_for()
     text = await fin.submit_form("dialog form", ".modal-foot button", reason="a torn page")
     assert "The refund is on its way" in text, text
     await month.advance_clock(26 * HOUR)
