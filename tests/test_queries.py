@@ -174,7 +174,7 @@ ACROSS_MERCHANTS: Final = frozenset(
     f"{feature.strip()}.{name}"
     for feature, names in {
         # the operator, staff and the worker run these for all merchants
-        "adjustments.queries": "ANYWHERE",
+        "adjustments.queries": "ANYWHERE RECHARGES",
         "approvals.queries": "ANYWHERE WAITING",
         "checkouts.queries": "COUNT_DUE DUE GATEWAY_TESTS",
         "db.queries": "ROW_COUNTS",
@@ -202,8 +202,9 @@ ACROSS_MERCHANTS: Final = frozenset(
         "orders.search.queries": "INDEX_AGAIN WAITING",
         "orders.settlement.queries": "RESERVES_DUE",
         "payment_links.queries": "ANYWHERE NOTE_ENDED",
-        "payouts.queries": "ANYWHERE BY_IDS DUE IN_RUN MOVED_BY_RUN NEXT_DUE_MERCHANTS PUT_IN_FILE"
-        " REQUESTS_WAITING REQUEST_ANYWHERE RETURNED RUN_EXCEEDS RUN_SUMS TRANSFERS WAITING_OF_RUN",
+        "payouts.queries": "ANYWHERE BY_IDS DUE FINISH_RUN IN_RUN MOVED_BY_RUN NEXT_DUE_MERCHANTS"
+        " PUT_IN_FILE REQUESTS_WAITING REQUEST_ANYWHERE RETURNED RUN_EXCEEDS SUMS_OF_RUNS TRANSFERS"
+        " WAITING_OF_RUN",
         "rates.queries": "MISSING",
         "reconciliation.queries": "BETWEEN HAS_PAYMENTS NAMED SUMS_OF_PAYOUTS",
         "refunds.queries": "ANYWHERE CLAIM CLAIM_UNMATCHED COUNT_UNMATCHED FAILED MAKE_CASES_DUE"

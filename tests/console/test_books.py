@@ -54,9 +54,11 @@ def test_a_payout_run_goes_from_due_merchants_to_the_bank_report_and_its_differe
     page = finance.get(path)
     assert "W-48 &lt;b&gt;" in page.text
     assert "Ready" in page.text
+    assert 'class="row-link" href="' + path in finance.get("/console/payouts").text
     (payout,) = shop.api_server.tx(lambda tx: payouts.search(tx, merchant.id))
     assert payout.id in page.text
     assert "Not in the file" not in page.text
+    assert "On its way" not in page.text
     new_account = (merchant_with_new_account.id, NATIONAL, ANN, rule, NOW)
     shop.api_server.tx(lambda tx: payouts.change_account(tx, *new_account))
     files = [finance.post(f"{path}/file", {"form": "xml"}) for _ in range(2)]
@@ -64,6 +66,7 @@ def test_a_payout_run_goes_from_due_merchants_to_the_bank_report_and_its_differe
     assert f"<EndToEndId>{payout.id.replace('_', '-')}</EndToEndId>" in files[0].text
     page = finance.get(path)
     assert page.text.count("Not in the file") == 1
+    assert "On its way" in page.text
     facts = dict(re.findall(r"<dt>([^<]*)</dt>\s*<dd>([^<]*)</dd>", page.text))
     assert int(facts["Payouts in the file"]) == int(facts["Payouts"]) - 1
     assert facts["Sum of the file"] != facts["Sum"]
@@ -92,6 +95,7 @@ def _check_marking_a_run_as_paid(shop: Shop, finance: Visitor) -> None:
     merchant = shop.api_server.tx(lambda tx: create_payee(tx, rule=rule))
     form = {"currency": "EUR", "reference": f"next {merchant.id}", "on": "", **REASON}
     path = finance.post("/console/payouts/run", form).headers["location"].partition("?")[0]
+    assert _state_of_run(finance, path) == "Ready"
     paid_form = {"reference": "B-9", **REASON}
     assert "Mark all as paid" not in finance.get(path).text
     assert (
@@ -103,12 +107,27 @@ def _check_marking_a_run_as_paid(shop: Shop, finance: Visitor) -> None:
     for name in paid_form:
         refusal = finance.post(f"{path}/paid", paid_form | {name: " "})
         assert (refusal.status_code, f'id="{name}-error"' in refusal.text) == (400, True)
+    assert _state_of_run(finance, path) == "Sent"
     response = finance.post(f"{path}/paid", paid_form)
+    assert _state_of_run(finance, path) == "Paid"
     assert "Payouts that are paid now: " in finance.get(response.headers["location"]).text
     assert finance.post(f"{path}/paid", paid_form).headers["location"].endswith("?paid=0")
     (payout,) = shop.api_server.tx(lambda tx: payouts.search(tx, merchant.id))
     assert (payout.status, payout.bank_reference) == ("PAID", "B-9")
     assert "Mark all as paid" not in finance.get(path).text
+
+
+def _state_of_run(finance: Visitor, path: str) -> str:
+    """Return the state of a run with payouts of 107.77 euros, as its page and the list show it."""
+    row = finance.get("/console/payouts").text.partition(f'href="{path}"')[2].partition("</tr>")[0]
+    cells = re.findall(r'data-label="(?:Sum|Payouts|Paid|Currency)"[^>]*>([^<]*)<', row)
+    state = re.findall(r'class="status[^"]*">(\w+)<', row)[0]
+    assert cells == ["€107.77", "EUR", "2", "2" if state == "Paid" else "0"]
+    assert (
+        re.findall(r'class="status[^"]*">(\w+)<', finance.get(path).text.partition("<main")[2])[0]
+        == state
+    )
+    return state
 
 
 def _check_resolving_a_difference(shop: Shop, finance: Visitor, merchant_id: str) -> None:
@@ -280,6 +299,45 @@ def test_staff_enter_a_bank_account_with_a_reason(shop: Shop, finance: Visitor) 
     support = create_person(shop.api_server, None, staff_role="support")
     assert "<form" not in support.get(path).text.partition("<main")[2]
     assert support.post(path, form).status_code == 403
+
+
+def test_a_run_begins_in_a_currency_in_which_payouts_are_due(shop: Shop, finance: Visitor) -> None:
+    server = shop.api_server
+    accounts = f"CHF:{SOURCE_ACCOUNT.number}:NWBKGB2L,SEK:{SOURCE_ACCOUNT.number}:NWBKGB2L"
+    server.app.settings = msgspec.structs.replace(server.app.settings, payout_accounts=accounts)
+    rule = payouts.HoldRule(server.app.settings.secret_key, 3)
+    server.tx(lambda tx: create_payee(tx, rule=rule, settlement_currency="SEK"))
+    options = re.findall(r'<option value="(\w{3})">([^<]*)', finance.get("/console/payouts").text)
+    assert [currency for currency, _ in options] == ["SEK", "CHF"]
+    assert "100.00" in options[0][1]
+    form = {"currency": "CHF", "reference": "W-50", "on": "", **REASON}
+    refusal = finance.post("/console/payouts/run", form)
+    assert (refusal.status_code, 'id="currency-error"' in refusal.text) == (400, True)
+    assert "No payout is due in this currency" in refusal.text
+    assert "W-50" not in refusal.text.partition('id="runs"')[2]
+    response = finance.post("/console/payouts/run", form | {"currency": "SEK"})
+    assert response.status_code == 303
+
+
+def test_the_file_of_a_run_above_the_limit_is_offered_to_a_second_person_only(
+    shop: Shop, finance: Visitor
+) -> None:
+    server = shop.api_server
+    server.app.settings = msgspec.structs.replace(server.app.settings, approval_above=Decimal(5))
+    rule = payouts.HoldRule(server.app.settings.secret_key, 3)
+    merchant = server.tx(lambda tx: create_payee(tx, rule=rule))
+    form = {"currency": "EUR", "reference": f"above {merchant.id}", "on": "", **REASON}
+    path = finance.post("/console/payouts/run", form).headers["location"].partition("?")[0]
+    page = finance.get(path).text
+    assert ("Download CSV" in page, "Somebody else must download this file" in page) == (
+        False,
+        True,
+    )
+    other_person = create_person(server, None, staff_role="finance")
+    page = other_person.get(path).text
+    assert ("Download CSV" in page, "Somebody else must download" in page) == (True, False)
+    assert other_person.post(f"{path}/file", {"form": "csv"}).status_code == 200
+    assert "Download CSV" in finance.get(path).text  # anybody may download the same file again
 
 
 def test_an_invalid_payout_run_is_refused_at_its_field(shop: Shop, finance: Visitor) -> None:

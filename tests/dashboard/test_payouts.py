@@ -40,7 +40,7 @@ def test_each_payout_shows_its_status(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     text = text_of(read_page(owner, shop))
     assert "TRN-&lt;1&gt;" in text
-    for line in ("On its way", "Arrived", "Came back", "account closed", "$11.00", "$22.00"):
+    for line in ("Pending", "Arrived", "Came back", "account closed", "$11.00", "$22.00"):
         assert line in text
     failed_list = read_page(owner, shop, status="FAILED")
     assert failed_payout.id in failed_list

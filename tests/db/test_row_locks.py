@@ -285,6 +285,7 @@ async def fill(tx: Tx) -> None:
     """Insert at least one row for each case."""
     order = await world.create_order_in(tx, "PAID")
     await world.create_refund(tx, order, "1.00")
+    await payout_runs.create_payee(tx)
     await payouts.start_run(tx, payout_runs.run_request("W-1"), world.NOW)
     await world.create_order_in(tx, "CREATING")
     await world.create_order_in(tx, "DISPUTED")

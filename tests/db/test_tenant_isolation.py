@@ -93,8 +93,9 @@ EXPLAINED: Final = frozenset(
         # these read rows of all merchants, which tests/payouts/test_returned_accounts.py tests
         "payouts.queries   ": "HELD_SINCE CONFIRM_ACCOUNT",
         # these process a run with payouts of many merchants, which tests/payouts/test_runs.py tests
-        "payouts.queries  ": "NEXT_DUE_MERCHANTS PUT_IN_FILE RUN_SUMS IN_RUN TRANSFERS ADD_TRANSFER"
-        " IS_IN_RUN ACCOUNT ADD_ACCOUNT REQUEST_ANYWHERE WAITING_OF_RUN RUN_EXCEEDS MOVED_BY_RUN",
+        "payouts.queries  ": "NEXT_DUE_MERCHANTS PUT_IN_FILE SUMS_OF_RUNS IN_RUN TRANSFERS"
+        " ADD_TRANSFER IS_IN_RUN ACCOUNT ADD_ACCOUNT REQUEST_ANYWHERE WAITING_OF_RUN RUN_EXCEEDS"
+        " MOVED_BY_RUN",
         # these run in tests/approvals; all but the search by an id are limited to a merchant
         "approvals.queries": "ANYWHERE WAITING WAITING_OF_SUBJECT INSERT BY_ID DECIDE",
         # these read rows of all merchants, which tests/ledger/test_general.py tests
@@ -138,6 +139,7 @@ EXPLAINED: Final = frozenset(
         "merchants.queries  ": "SEARCH_AUDIT",
         "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",
         "payouts.queries ": "DUE",
+        "adjustments.queries  ": "RECHARGES",
         # these are about applicants, who have no rows yet: tests/merchants/test_standing.py
         "merchants.queries   ": "INSERT_APPLICATION APPLICATION COUNT_APPLIED APPLIED_BY WAITING"
         " APPLIED_FROM WAITS_FROM",

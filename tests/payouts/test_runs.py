@@ -74,9 +74,8 @@ async def test_a_run_that_was_killed_pays_each_merchant_once(
         hashlib.sha256(content).hexdigest(),
         "bob",
     )
-    # Another run has nothing left to pay.
-    other_run = await complete_run(db, new_reference())
-    assert other_run.sums.payouts == 0
+    with pytest.raises(Invalid, match="none is due in EUR"):
+        await start_run(db, new_reference())
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
@@ -248,9 +247,6 @@ async def test_a_file_can_be_downloaded_in_one_format_and_only_of_a_complete_run
     assert content.startswith(b"endToEndId,amount,currency,payOn,holder,account")
     with pytest.raises(Invalid, match="format must be csv, in which bob has taken"):
         await download_run(db, run.id, "xml")
-    empty = await complete_run(db, new_reference())
-    with pytest.raises(Invalid, match="must have payouts"):
-        await download_run(db, empty.run.id)
 
 
 async def test_a_second_person_must_download_the_file_of_a_run_above_the_limit(db: Db) -> None:
@@ -266,7 +262,54 @@ async def test_a_second_person_must_download_the_file_of_a_run_above_the_limit(d
     assert sent_payout.sent_by == "bob"
 
 
+@pytest.mark.parametrize("due", ["nothing", "another currency", "only the fee", "a held account"])
+async def test_a_run_for_which_no_payout_is_due_is_refused(db: Db, due: str) -> None:
+    """The refused run leaves its reference free."""
+    if due == "another currency":
+        await db.run(lambda tx: create_payee(tx, account=NATIONAL, settlement_currency="USD"))
+    elif due != "nothing":
+        shop = await db.run(lambda tx: create_payee(tx, minor=150))
+    if due == "a held account":
+        await db.run(lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, HOLD_RULE, NOW))
+    with pytest.raises(Invalid, match="none is due in EUR") as refused:
+        await start_run(db, "W-47", fee_minor=150)
+    assert refused.value.field == "due"
+    assert await db.read(payouts.list_runs) == []
+    await db.run(create_payee)
+    assert (await complete_run(db, "W-47")).sums.payouts
+
+
+async def test_a_run_whose_accounts_cannot_be_decrypted_stays_open(db: Db) -> None:
+    lost = payouts.HoldRule("l" * 32, 3)
+    shop = await db.run(lambda tx: create_payee(tx, rule=lost))
+    view = await complete_run(db, "W-47")
+    assert (view.progress, view.unreadable) == ("OPEN", (shop.id,))
+    await db.run(create_payee)
+    assert (await complete_run(db, "W-47")).progress == "READY"
+
+
+async def test_the_progress_of_a_run_follows_its_payouts(db: Db) -> None:
+    await _create_shops(db, 2)
+    run_id = (await complete_run(db, "W-47")).run.id
+
+    async def read_progress() -> tuple[str, int]:
+        (view,) = await db.read(payouts.list_runs)
+        return view.progress, view.sums.paid
+
+    assert await read_progress() == ("READY", 0)
+    await download_run(db, run_id)
+    assert await read_progress() == ("SENT", 0)
+    first, second = await db.read(lambda tx: payouts.list_payouts_of_run(tx, run_id))
+    await db.run(lambda tx: payouts.pay(tx, first.payout_id, "B-1", "sent", "ann", NOW))
+    assert await read_progress() == ("SENT", 1)
+    await db.run(lambda tx: payouts.fail(tx, second.payout_id, "closed", "ann", NOW))
+    assert await read_progress() == ("PAID", 1)
+    await db.run(lambda tx: payouts.record_return(tx, first.payout_id, "closed", "ann", NOW))
+    assert await read_progress() == ("FAILED", 0)
+
+
 async def test_a_repeated_reference_returns_the_same_run_or_is_refused(db: Db) -> None:
+    await db.run(create_payee)
     run = await start_run(db, "W-47", pay_on="2025-06-16")
     assert await start_run(db, "W-47", NOW + DAY) == run
     for change in ({"currency": "USD"}, {"fee_minor": 1}, {"pay_on": "2025-06-17"}):

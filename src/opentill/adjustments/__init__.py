@@ -21,6 +21,7 @@ from opentill.adjustments.service import (
     reject,
     request,
     sum_frozen_manually,
+    sum_recharges,
 )
 
 __all__ = [
@@ -42,4 +43,5 @@ __all__ = [
     "reject",
     "request",
     "sum_frozen_manually",
+    "sum_recharges",
 ]

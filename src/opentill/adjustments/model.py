@@ -115,6 +115,13 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
         return Movement(move.posting, move.source, move.target, amount, "operator", self.id, text)
 
 
+class CurrencySum(msgspec.Struct, frozen=True):
+    """The sum of adjustments of one kind and currency, in minor units."""
+
+    currency: str
+    amount_minor: int
+
+
 class AdjustmentOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An adjustment as commands print it."""
 

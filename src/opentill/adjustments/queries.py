@@ -1,6 +1,6 @@
 """All SQL about adjustments."""
 
-from opentill.adjustments.model import Adjustment
+from opentill.adjustments.model import Adjustment, CurrencySum
 from opentill.db.query import Query, Value
 
 BY_ID = Query(Adjustment, "select * from adjustments where merchant_id = :merchant_id and id = :id")
@@ -53,6 +53,13 @@ OF_ORDER = Query(
     """
     select * from adjustments
     where merchant_id = :merchant_id and order_id = :order_id order by created_at, id
+    """,
+)
+RECHARGES = Query(
+    CurrencySum,
+    """
+    select currency, sum(amount_minor)::bigint as amount_minor from adjustments
+    where kind = 'recharge' and status = 'DONE' group by currency
     """,
 )
 # The amount that operators have frozen and not unfrozen.

@@ -236,3 +236,8 @@ async def list_of_order(tx: Tx, merchant_id: str, order_id: str) -> list[Adjustm
 async def sum_frozen_manually(tx: Tx, merchant_id: str, currency: str) -> int:
     """Return the amount that operators have frozen and not unfrozen, in minor units."""
     return await queries.FROZEN.get(tx, merchant_id=merchant_id, currency=currency) or 0
+
+
+async def sum_recharges(tx: Tx) -> dict[str, int]:
+    """Return the sums of all merchants' recharges by currency, in minor units."""
+    return {row.currency: row.amount_minor for row in await queries.RECHARGES.all(tx)}

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from opentill.reconciliation import BankResult
 
 _RUN_COLUMNS: Final = (
-    "id", "status", "currency", "payOn", "reference", "createdBy", "sentBy", "createdAt",
+    "id", "status", "currency", "payouts", "amount", "paid", "payOn", "reference", "createdBy",
+    "sentBy", "createdAt",
 )  # fmt: skip
 
 
@@ -213,7 +214,7 @@ def runs(
 
     if run_id is None:
         newest = session.query(lambda tx: payouts.list_runs(tx, limit))
-        return output.Result([_run_record(one) for one in newest], _RUN_COLUMNS)
+        return output.Result([_view_record(view) for view in newest], _RUN_COLUMNS)
 
     async def work(tx: "Tx") -> "tuple[RunView, list[Any]]":
         return await payouts.view_run(tx, run_id), await payouts.list_payouts_of_run(

@@ -5,7 +5,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from opentill import figures, ledger, merchants, orders, queues
+from opentill import adjustments, figures, ledger, merchants, orders, queues
 from opentill.console import home_figures, needs
 from opentill.console.needs import Need
 from opentill.console.queues import LATE_MS
@@ -44,6 +44,7 @@ async def show_home(request: PageRequest) -> Response:
         previous = await figures.sum_by_gateway(tx, *range_before) if range_before else None
         by_day = await figures.sum_by_day(tx, home_figures.chart_days(days, request.now))
         balances = await ledger.trial_balance(tx)
+        recharges = await adjustments.sum_recharges(tx)
         newest = await _read_newest(tx, request)
         names = await merchants.names(tx, (order.merchant_id for order in newest))
     behind = await figures.count_uncounted_entries(request.app.db)
@@ -79,7 +80,10 @@ async def show_home(request: PageRequest) -> Response:
             (order, localizer.amount(Money(order.amount_minor, order.currency))) for order in newest
         ],
         names=names,
-        balances=[(balance.currency, _amounts(localizer, balance)) for balance in balances],
+        balances=[
+            (balance.currency, _amounts(localizer, balance, recharges.get(balance.currency, 0)))
+            for balance in balances
+        ],
     )
 
 
@@ -113,11 +117,11 @@ def _volume_cells(localizer: Localizer, sums: figures.CurrencySums) -> tuple[str
     return (localizer.number(sums.payments), *amounts)
 
 
-def _amounts(localizer: Localizer, balance: TrialBalance) -> list[tuple[str, str]]:
-    """Return the amounts that gateways collected, and where that money is now.
+def _amounts(localizer: Localizer, balance: TrialBalance, recharged: int) -> list[tuple[str, str]]:
+    """Return the amounts that came from gateways and by recharges, and where that money is now.
 
-    What gateways collected equals what is owed, paid out and earned, since each posting adds up to
-    zero.
+    What was collected and recharged equals what is owed, paid out and earned, since each posting
+    adds up to zero. The ledger's bank account contains payouts less recharges.
     """
     minors = {
         N_("Collected by gateways"): -balance.gateway,
@@ -126,9 +130,11 @@ def _amounts(localizer: Localizer, balance: TrialBalance) -> list[tuple[str, str
         N_("Available"): balance.available,
         N_("Frozen"): balance.frozen,
         N_("In reserve"): balance.reserve,
-        N_("Paid out"): balance.bank,
+        N_("Paid out"): balance.bank + recharged,
         N_("Earned"): balance.platform,
     }
+    if recharged:
+        minors[N_("Recharged by merchants")] = recharged
     currency = balance.currency
     return [(name, localizer.amount(Money(minor, currency))) for name, minor in minors.items()]
 

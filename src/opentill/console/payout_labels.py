@@ -16,6 +16,9 @@ ABOUT_RUN_STATUS: Final = {
     "OPEN": N_("Not all payouts are created yet."),
     "READY": N_("All payouts are created. The bank file has not been downloaded yet."),
     "SENT": N_("The bank file has been downloaded. Its content does not change any more."),
+    "PAID": N_("The bank has booked the file. No payout of the run is on its way any more."),
+    "FAILED": N_("All payouts of the run failed or came back."),
+    "EMPTY": N_("No payout was due when this run was started. There is nothing to send."),
 }
 PAYOUT_ACTION: Final = {
     "paid": N_("Mark as paid"),
@@ -38,6 +41,7 @@ REPORT_RESULT: Final = {
 }
 RUN_ERROR: Final = {
     "currency": N_("Choose a currency that you have an account in."),
+    "due": N_("No payout is due in this currency, so there is no run to start."),
     "reference": N_("Enter a reference of 1 to 64 characters that no other run has."),
     "on": N_("Choose a day from today on."),
     "reason": N_("Say why, in a few words."),
@@ -68,7 +72,7 @@ RUN_PAYMENT_ERROR: Final = {
     "run": N_("Nothing was done: the bank file of this run has not been downloaded yet."),
 }
 RUN_PAYOUT_STATUS: Final = {
-    "PENDING": N_("On its way"),
+    "PENDING": NC_("payout", "Pending"),
     "PAID": NC_("payout run", "Paid"),
     "FAILED": N_("Came back"),
 }
@@ -76,6 +80,9 @@ RUN_STATUS: Final = {
     "OPEN": N_("In progress"),
     "READY": N_("Ready"),
     "SENT": NC_("payout run", "Sent"),
+    "PAID": NC_("payout run", "Paid"),
+    "FAILED": N_("Came back"),
+    "EMPTY": NC_("payout run", "Empty"),
 }
 WITHHELD_REASON: Final = {
     "no_account": N_("No bank account"),

@@ -16,6 +16,7 @@ from opentill.core import bankaccounts
 from opentill.core.errors import Invalid
 from opentill.core.ids import is_id
 from opentill.core.money import Money
+from opentill.db.database import Tx
 from opentill.http.responses import Download
 from opentill.payouts import RunRequest
 from opentill.portal import downloads, render
@@ -56,6 +57,7 @@ async def _list_page(
         due = await payouts.list_due(tx, _MOST_DUE)
         runs = await payouts.list_runs(tx, 50)
         waiting = await approvals.waiting_of_reports(tx)
+    accounts = _operator_accounts_by_currency(request)
     payable: dict[str, list[int]] = {}
     for row in due:
         if row.waits_for(request.now) is None:
@@ -74,8 +76,15 @@ async def _list_page(
         ],
         most=_MOST_DUE,
         waiting=[(row, localizer.amount(Money(row.amount_minor, row.currency))) for row in waiting],
-        runs=runs,
-        currencies=sorted(_operator_accounts_by_currency(request)),
+        runs=[
+            (view, localizer.amount(Money(view.sums.amount_minor, view.run.currency)))
+            for view in runs
+        ],
+        # Currencies with due payouts come first, so that the form preselects one of them.
+        currencies=[
+            (currency, localizer.amount(Money(sum(payable.get(currency, ())), currency)))
+            for currency in sorted(accounts, key=lambda name: (name not in payable, name))
+        ],
         values={name: (values or {}).get(name, "") for name in _FIELDS},
         errors=errors or {},
         zone=ZONE,
@@ -100,7 +109,8 @@ async def start_run(request: PageRequest) -> Response:
         run = await request.app.db.run(lambda tx: payouts.start_run(tx, run_request, request.now))
     except Invalid as problem:
         field = str(problem.field)
-        return await _list_page(request, 400, {field: RUN_ERROR[field]}, values)
+        shown_at = "currency" if field == "due" else field
+        return await _list_page(request, 400, {shown_at: RUN_ERROR[field]}, values)
     return await _create_payouts(request, run)
 
 
@@ -135,11 +145,14 @@ async def _run_page(
         rows = await payouts.list_payouts_of_run(
             tx, view.run.id, after if is_id(after) else "", _PAGE_SIZE
         )
+        file_error = await _file_error(tx, request, view.run.id)
     return render.page(
         request,
         "payout_run.html",
         status,
         run=view.run,
+        progress=view.progress,
+        file_error=file_error,
         sums=view.sums,
         amount=localizer.amount(Money(view.sums.amount_minor, view.run.currency)),
         file_amount=localizer.amount(Money(view.sums.file_minor, view.run.currency)),
@@ -150,6 +163,17 @@ async def _run_page(
         values={name: (values or {}).get(name, "") for name in ("reference", "reason")},
         zone=ZONE,
     )
+
+
+async def _file_error(tx: Tx, request: PageRequest, run_id: str) -> str:
+    """Return the reason why this person may not take the file of a run, "" if they may."""
+    actor = people.actor_of(request.login, "")
+    file_request = payouts.FileRequest("xml", actor, request.app.settings.approval_above)
+    try:
+        await approvals.check_run_taker(tx, run_id, file_request, approver(request), request.now)
+    except Invalid as problem:
+        return RUN_FILE_ERROR[str(problem.field)]
+    return ""
 
 
 async def download_bank_file(request: PageRequest) -> Response:

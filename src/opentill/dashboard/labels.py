@@ -298,7 +298,7 @@ PAYMENT_METHOD_NAME: Final = {
     "BANK_TRANSFER": N_("Bank transfer"),
 }
 PAYOUT_STATUS: Final = {
-    "PENDING": N_("On its way"),
+    "PENDING": NC_("payout", "Pending"),
     "PAID": N_("Arrived"),
     "FAILED": N_("Came back"),
 }

@@ -126,7 +126,7 @@ async def _write(
         run = await runs.find(tx, run_id)
         if run.status != "SENT":
             raise Invalid("run", "run must be sent before its file is made")
-        sums = await queries.RUN_SUMS.one(tx, run_id=run_id)
+        sums = await queries.SUMS_OF_RUNS.one(tx, run_id=[run_id])
         transfers = _transfers(tx, run, secret_key)
         pieces = (
             _xml(run, sums, transfers, version)

@@ -1,6 +1,7 @@
 """Payouts, the table of their transitions, and the API's view of them."""
 
 import re
+from datetime import date
 from decimal import Decimal
 from typing import Annotated, Final, Literal, Self, get_args
 
@@ -18,6 +19,9 @@ from opentill.merchants import Actor
 Status = Literal["PENDING", "PAID", "FAILED"]
 Event = Literal["created", "paid", "failed", "returned"]
 RunStatus = Literal["OPEN", "READY", "SENT"]
+# A run's progress: its status, with READY and SENT divided by the results of its payouts. EMPTY is
+# a READY run without payouts, which older versions created.
+RunProgress = Literal["OPEN", "EMPTY", "READY", "SENT", "PAID", "FAILED"]
 Form = Literal["xml", "csv"]
 Exclusion = Literal["no account", "payout returned", "account changed", "below minimum"]
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
@@ -173,6 +177,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     from_address: str | None = None  # JSON; None: the account has no address of its holder
 
     @property
+    def pay_day(self) -> date:
+        """The day on which the bank is to pay."""
+        return date.fromisoformat(self.pay_on)
+
+    @property
     def source(self) -> BankAccount:
         """The operator's account that pays."""
         return BankAccount(
@@ -209,6 +218,7 @@ class FileRequest(msgspec.Struct, frozen=True):
 class RunSums(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of a run's payouts by status, and their sums in minor units."""
 
+    run_id: str
     payouts: int
     pending: int
     paid: int
@@ -230,6 +240,19 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     run: Run
     sums: RunSums
     unreadable: tuple[str, ...] = ()
+
+    @property
+    def progress(self) -> RunProgress:
+        """The status, or PAID or FAILED once none of the sent payouts is PENDING.
+
+        A run of which the bank has paid at least one payout is PAID.
+        """
+        sums = self.sums
+        if self.run.status == "READY" and not sums.payouts:
+            return "EMPTY"
+        if self.run.status != "SENT" or sums.pending:
+            return self.run.status
+        return "PAID" if sums.paid else "FAILED"
 
 
 class CountedPayout(msgspec.Struct, frozen=True):

@@ -271,10 +271,13 @@ START_RUN = Query(
     returning *
     """,
 )
+# A run without payouts remains OPEN, so that it can be continued.
 FINISH_RUN = Query(
     Run,
     """
-    update payout_runs set status = 'READY', ready_at = :now where id = :id and status = 'OPEN'
+    update payout_runs set status = 'READY', ready_at = :now
+    where id = :id and status = 'OPEN' and exists (
+        select from payout_transfers where run_id = :id)
     returning *
     """,
 )
@@ -322,10 +325,10 @@ WAITING_OF_RUN = Query(
 STORE_DIGEST = Command(
     "update payout_runs set sha256 = :sha256 where id = :id and status = 'SENT' and sha256 is null"
 )
-RUN_SUMS = Query(
+SUMS_OF_RUNS = Query(
     RunSums,
     """
-    select count(*) as payouts,
+    select r.run_id, count(t.run_id) as payouts,
         count(*) filter (where p.status = 'PENDING') as pending,
         count(*) filter (where p.status = 'PAID') as paid,
         count(*) filter (where p.status = 'FAILED') as failed,
@@ -333,11 +336,13 @@ RUN_SUMS = Query(
         coalesce(sum(p.amount_minor), 0)::bigint as amount_minor,
         coalesce(sum(p.amount_minor) filter (where t.in_file), 0)::bigint as file_minor,
         coalesce(max(p.amount_minor + p.fee_minor), 0)::bigint as most_minor,
-        count(*) filter (where a.address is null) as without_address
-    from payout_transfers t
-    join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
-    join bank_accounts a on a.merchant_id = t.merchant_id and a.version = t.account_version
-    where t.run_id = :run_id
+        count(*) filter (where t.run_id is not null and a.address is null) as without_address
+    from unnest(:run_id::text[]) as r (run_id)
+    left join payout_transfers t on t.run_id = r.run_id
+    left join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
+    left join bank_accounts a
+        on a.merchant_id = t.merchant_id and a.version = t.account_version
+    group by r.run_id
     """,
 )
 # Whether a PENDING payout of the run, plus the amounts that `:maker` has moved alone at the same

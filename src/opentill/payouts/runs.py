@@ -41,7 +41,8 @@ _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 async def start(tx: Tx, requested: RunRequest, now: int) -> Run:
     """Begin a run, or return the one that has this reference already.
 
-    Raises Invalid, also if the reference's run has another currency, fee or day.
+    Raises Invalid, also if the reference's run has another currency, fee or day, or if no payout is
+    due in the currency.
     """
     actor = operator_actions.check_actor(requested.actor.who, requested.actor.reason)
     reference = operator_actions.check_reference(requested.reference)
@@ -61,6 +62,8 @@ async def start(tx: Tx, requested: RunRequest, now: int) -> Run:
             reason=actor.reason, created_by=actor.who, now=now,
         )  # fmt: skip
         if first is not None:
+            # The check follows the insert, which waits for a concurrent run of this reference.
+            await _check_due(tx, first, now)
             subject = f"{first.id}: {first.currency}, paid on {first.pay_on}"
             await merchants.record_audit(tx, actor, "payouts run", "", subject, now)
             return first
@@ -72,6 +75,20 @@ async def start(tx: Tx, requested: RunRequest, now: int) -> Run:
         reason = f"reference must be new: {first.id} in {first.currency}, paid on {first.pay_on},"
         raise Invalid("reference", f"{reason} has it")
     return first
+
+
+async def _check_due(tx: Tx, run: Run, now: int) -> None:
+    """Raise Invalid on ``due`` if a new run would have no payouts."""
+    after, is_last = "", False
+    while not is_last:
+        batch = await queries.NEXT_DUE_MERCHANTS.all(
+            tx, currency=run.currency, after=after, limit=_BATCH
+        )
+        if any(row.waits_for(now) is None and row.available > run.fee_minor for row in batch):
+            return
+        is_last = len(batch) < _BATCH
+        after = "" if is_last else batch[-1].merchant_id
+    raise Invalid("due", f"there must be payouts to make: none is due in {run.currency}")
 
 
 def _check_day(text: str | None, now: int) -> str:
@@ -92,7 +109,7 @@ async def perform(db: Db, run: Run, secret_key: str, now: int, most: int | None 
     """Create the missing payouts of a run, and mark it as READY.
 
     A run that is READY or SENT remains as it is. Any number of processes may do this at once. After
-    ``most`` payouts the run remains OPEN; the next call continues it.
+    ``most`` payouts the run remains OPEN, also if it has no payout yet; the next call continues it.
     """
     after, created, unreadable = "", 0, list[str]()
     while run.status == "OPEN":
@@ -159,12 +176,17 @@ async def find(tx: Tx, run_id: str) -> Run:
 
 async def view(tx: Tx, run_id: str) -> RunView:
     """Return a run with the sums of its payouts. Raises NotFound."""
-    return RunView(run=await find(tx, run_id), sums=await queries.RUN_SUMS.one(tx, run_id=run_id))
+    return RunView(
+        run=await find(tx, run_id), sums=await queries.SUMS_OF_RUNS.one(tx, run_id=[run_id])
+    )
 
 
-async def list_newest(tx: Tx, limit: int = 100) -> list[Run]:
-    """Return runs, newest first."""
-    return await queries.RUNS.all(tx, limit=limit)
+async def list_newest(tx: Tx, limit: int = 100) -> list[RunView]:
+    """Return runs with the sums of their payouts, newest first."""
+    runs = await queries.RUNS.all(tx, limit=limit)
+    sums = await queries.SUMS_OF_RUNS.all(tx, run_id=[run.id for run in runs])
+    sums_by_run = {row.run_id: row for row in sums}
+    return [RunView(run=run, sums=sums_by_run[run.id]) for run in runs]
 
 
 async def list_payouts(tx: Tx, run_id: str, after: str = "", limit: int = 100) -> list[InRun]:

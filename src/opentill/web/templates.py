@@ -21,6 +21,8 @@ _MARKS: Final = re.compile(
     "[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f]+"
 )
 _FIRST_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
+# A person in the audit log: the e-mail address and, after it, the person's id.
+_NAMED_PERSON: Final = re.compile(r"(\S+) \((per_[0-9a-z]+)\)")
 _ID: Final = re.compile(r"\b([a-z]{2,6}_)[0-9a-z]{14,}([0-9a-z]{6})\b")
 _SHARED: Final = Path(__file__).parent / "templates"
 
@@ -38,7 +40,9 @@ def create_environment(*folders: Path, labels: ModuleType | None = None) -> jinj
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters.update(iso=_iso, short_ids=_short_ids)
+    environment.filters.update(
+        iso=_iso, short_ids=_short_ids, without_person_ids=_without_person_ids
+    )
     # Globals may have any type, but type checkers only know the types of Jinja2's own globals.
     names = cast("dict[str, Any]", environment.globals)
     names.update(N_=N_, NC_=NC_, labels=labels)
@@ -58,6 +62,12 @@ def isolated(text: str) -> str:
 def _short_ids(text: str) -> Markup:
     """Shorten the ids in a text; their elements have the whole id as title."""
     html = _ID.sub(r'<code class="id" title="\g<0>">\1…\2</code>', str(escape(text)))
+    return Markup(html)  # noqa: S704 - escaped
+
+
+def _without_person_ids(text: str) -> Markup:
+    """Remove the ids of people from names of the audit log; their elements have them as title."""
+    html = _NAMED_PERSON.sub(r'<span title="\2">\1</span>', str(escape(text)))
     return Markup(html)  # noqa: S704 - escaped
 
 
