@@ -7,8 +7,9 @@ errors become "--holder is required: the account's holder" and "--limit must be 
 
 import enum
 import re
+from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from opentill.core.errors import Invalid
 
@@ -61,8 +62,8 @@ def _explain(error: "typer.TyperException", path: str, context: Any) -> tuple[st
         name = option.lstrip("-")
         if type(error).__name__ == "BadOptionUsage":
             return name, "must have a value", True
-        similar = sorted(getattr(error, "possibilities", None) or ())
-        return name, f"is not an option of `{path}`" + _hint(similar), True
+        possibilities: list[str] = getattr(error, "possibilities", None) or []
+        return name, f"is not an option of `{path}`" + _hint(sorted(possibilities)), True
     if unknown := _NO_COMMAND.match(text):
         similar = get_close_matches(unknown[1], context.command.list_commands(context))
         return unknown[1], f"is not a command of `{path}`" + _hint(similar), False
@@ -99,7 +100,7 @@ def _describe_accepted(parameter: Any, error: "typer.TyperException") -> str:
         )
         return f"must be a whole number{bounds}"
     if isinstance(descriptor.annotation, enum.EnumType):
-        choices: list[enum.Enum] = list(descriptor.annotation)
+        choices = cast("Iterable[enum.Enum]", descriptor.annotation)
         return f"must be one of {' '.join(str(choice.value) for choice in choices)}"
     return f"is not accepted: {error.message.rstrip('.')}"
 

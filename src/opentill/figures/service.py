@@ -114,7 +114,9 @@ async def _read_awaited(
     disputed = await awaited_queries.DISPUTED.all(
         tx, **key, until=min(uncounted_since, default=now + 1)
     )
-    amounts = Counter({(row.currency, row.account, row.slot): row.amount_minor for row in awaited})
+    amounts: Counter[tuple[str, Awaiting, int]] = Counter()
+    for row in awaited:
+        amounts[row.currency, row.account, row.slot] += row.amount_minor
     for row in disputed:
         amounts[row.currency, row.account, 0] += row.amount_minor
         if row.slot < len(edges):

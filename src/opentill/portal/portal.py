@@ -119,6 +119,9 @@ def _create_environment(folders: Sequence[Path]) -> Environment:
     environment.add_extension(_SenderFields)
     environment.filters["device"] = user_agents.describe
     environment.filters["pretty"] = _indent_json
-    environment.filters["dispute_reason"] = dispute_reasons.text_of
-    environment.filters["dispute_reason_name"] = dispute_reasons.name_of
+    own_filters: dict[str, Any] = {
+        "dispute_reason": dispute_reasons.text_of,
+        "dispute_reason_name": dispute_reasons.name_of,
+    }
+    environment.filters.update(own_filters)
     return environment

@@ -125,11 +125,9 @@ class Localizer:
 
     def countries(self) -> list[tuple[str, str]]:
         """Return the codes and names of all countries, by name."""
-        names = self._locale.territories.items()
-        return sorted(
-            ((code, name) for code, name in names if code.isalpha() and code not in _NO_COUNTRIES),
-            key=itemgetter(1),
-        )
+        names = cast("Mapping[str, str]", self._locale.territories)
+        codes = [code for code in names if code.isalpha() and code not in _NO_COUNTRIES]
+        return sorted(((code, names[code]) for code in codes), key=itemgetter(1))
 
     def percent(self, share: float) -> str:
         """Format a share from 0 to 1 with at most one decimal: ``97.5%``."""
