@@ -62,7 +62,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workload(msgspec.Struct, kw_only=True):
-    """The seeded database, in which all competitors are measured."""
+    """What all competitors are measured with: the seeded database and the orders to read in it."""
 
     seed: Seed
     postmaster_pid: int

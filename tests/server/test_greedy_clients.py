@@ -163,7 +163,7 @@ async def _fill(url: str, shops: int, copies: int) -> tuple[list[str], str]:
 
 @contextlib.contextmanager
 def served(database_url: str, directory: Path, shops: int, copies: int) -> Iterator[Cluster]:
-    """Run ``opentill serve`` on a database with merchants whose orders are long."""
+    """Run ``opentill serve`` on a database of ``shops`` merchants with large orders."""
     port = free_port()
     settings = {
         "DATABASE_URL": database_url,

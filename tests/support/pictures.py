@@ -18,7 +18,7 @@ def png(width: int = 64, height: int = 48, *more: bytes, color: bytes = b"\x0d\x
 
 
 def jpeg(width: int = 64, height: int = 48, frame: int = 0xC0) -> bytes:
-    """Return a JPEG with the parts that identify it."""
+    """Return a JPEG as our check reads it: with its size, but with no real picture data."""
     start = b"\xff\xd8\xff\xe0\x00\x10JFIF\0\1\1\0\0\1\0\1\0\0"
     size = b"\xff" + bytes([frame]) + struct.pack(">HBHHB", 11, 8, height, width, 1) + b"\1\x11\0"
     scan = b"\xff\xda\x00\x08\1\1\0\0\x3f\0" + b"\x12\x34\xff\x00\x56"

@@ -1,4 +1,4 @@
-"""Retries follow the schedule, and an endpoint is disabled for a reason."""
+"""Retries follow the schedule; an endpoint that keeps failing is disabled, with the reason."""
 
 import pytest
 

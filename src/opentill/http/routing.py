@@ -103,7 +103,7 @@ def _shape(path: str) -> tuple[str, int]:
 
 
 def _without_redundant_slashes(path: str) -> str:
-    """Return a path without redundant slashes."""
+    """Return a path with repeated slashes reduced to one, and without one at its end."""
     if len(path) == 1 or not (path.endswith("/") or "//" in path):
         return path
     return "/" + "/".join(filter(None, path.split("/")))

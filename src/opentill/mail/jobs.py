@@ -358,11 +358,11 @@ async def queue_deadline_reminders(db: Db, settings: Settings, now: int) -> int:
         # A stage that began before mail was set up, at `since`, gets no reminder. Its deadline is
         # less than `days` days after `since`.
         after = max(now + end * DAY_MS, since + days * DAY_MS - 1)
-        mails += await _queue_stage(db, settings, days, after, now)
+        mails += await _queue_reminders(db, settings, days, after, now)
     return mails
 
 
-async def _queue_stage(db: Db, settings: Settings, days: int, after: int, now: int) -> int:
+async def _queue_reminders(db: Db, settings: Settings, days: int, after: int, now: int) -> int:
     """Queue the reminders of one stage, of disputes with a deadline later than ``after``."""
     mails, last = 0, (after, ids.LAST)
     while True:

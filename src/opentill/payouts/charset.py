@@ -48,7 +48,7 @@ def text(plain: str, longest: int) -> str:
 
 
 def can_write(plain: str) -> bool:
-    """Whether all letters of a text have a replacement, unlike Chinese characters."""
+    """Whether a text can be written in the characters of bank files; Chinese cannot."""
     letters = [letter for letter in unicodedata.normalize("NFC", plain) if letter.isalpha()]
     return all(_replace(letter) != _UNKNOWN for letter in letters)
 

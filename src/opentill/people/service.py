@@ -406,7 +406,7 @@ async def change_password(
 
 
 async def change_language(tx: Tx, login: Login, language: Language, now: int) -> None:
-    """Set the language of personal mails to a person."""
+    """Set the language in which the person of a login gets mails that concern only them."""
     await queries.SET_LANGUAGE.run(tx, id=login.person_id, language=language, now=now)
 
 

@@ -137,7 +137,7 @@ def _description(text: str) -> str:
 
 
 def _types(names: Sequence[str]) -> list[str]:
-    """Return the types in the order of TYPES, each once; an empty list means all."""
+    """Return the named types in the order of TYPES, each once. No names: none, which means all."""
     if unknown := [name for name in names if name not in TYPES]:
         first = unknown[0][:64]
         raise Invalid("events", f"events must be some of {', '.join(TYPES)}, not {first}")

@@ -194,9 +194,10 @@ async def _apply_acceptance(
 async def accept(
     tx: Tx, order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt | None:
-    """Apply to a SUBMITTED attempt that the customer must act, or that the gateway decides later.
+    """Apply an outcome that does not end a SUBMITTED attempt.
 
-    ``order`` is CREATING by this attempt, and need not be locked. Writes nothing and returns None
+    The customer must act, or the gateway decides later. ``order`` has the status CREATING because
+    of this attempt, and need not be locked. Writes nothing and returns None
     if the order changed since it was read, or if the outcome ends the attempt.
     """
     match outcome.status:
