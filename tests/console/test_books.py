@@ -87,6 +87,7 @@ def test_a_payout_run_goes_from_due_merchants_to_the_bank_report_and_its_differe
     _check_marking_a_run_as_paid(shop, finance)
     invalid = _upload(finance, "/console/payouts/report", "report", "a,b\n1,2\n")
     assert (invalid.status_code, "Nothing was changed" in invalid.text) == (400, True)
+    assert "<pre>end_to_end_id,status,amount,currency,bank_reference,reason\n" in invalid.text
     _check_resolving_a_difference(shop, finance, merchant.id)
 
 
@@ -317,6 +318,10 @@ def test_a_run_begins_in_a_currency_in_which_payouts_are_due(shop: Shop, finance
     assert "W-50" not in refusal.text.partition('id="runs"')[2]
     response = finance.post("/console/payouts/run", form | {"currency": "SEK"})
     assert response.status_code == 303
+    lines = "end_to_end_id,status,amount,currency,bank_reference,reason\nrent,paid,9.00,SEK,B,\n"
+    response = _upload(finance, "/console/payouts/report", "report", lines)
+    page = finance.get(response.headers["location"]).text
+    assert ('role="status"' in page, "Change or clear the filters" in page) == (True, False)
 
 
 def test_the_file_of_a_run_above_the_limit_is_offered_to_a_second_person_only(

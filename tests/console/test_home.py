@@ -173,12 +173,21 @@ async def test_a_duplicate_payment_that_is_not_returned_is_listed_with_its_time_
     assert times.get(duplicate.id) == NOW
 
 
+def _deadline_of(page: str, dispute_id: str) -> str:
+    (row,) = [row for row in page.split("<tr")[1:] if dispute_id in row]
+    return visible_text(row.partition("</td>")[0]).strip()
+
+
 def test_an_entry_that_needs_attention_links_to_its_page(shop: Shop) -> None:
     auditor, server = create_person(shop.api_server, None, staff_role="auditor"), shop.api_server
     dispute, now = shop.open_dispute(shop.create_paid_order()["id"]), server.app.clock()
     server.tx(lambda tx: disputes.set_deadline(tx, shop.id, dispute.id, now + 3_600_000, now))
     assert "Disputes near their deadline: " in auditor.get("/console/").text
     page = auditor.get("/console/needs/disputes").text
+    assert _deadline_of(page, dispute.id).endswith(" left")
+    server.tx(lambda tx: disputes.set_deadline(tx, shop.id, dispute.id, now + 1, now))
+    page = auditor.get("/console/needs/disputes").text
+    assert re.search(r"passed .* ago$", _deadline_of(page, dispute.id))
     assert f'href="/console/disputes/{dispute.id}"' in page
     assert f'href="/console/merchants/{shop.id}"' in page
     assert auditor.get(f"/console/disputes/{dispute.id}").status_code == 200

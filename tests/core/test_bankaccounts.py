@@ -15,6 +15,10 @@ NATIONAL = (
     ({"number": "1234-5678", "country": "GB", "bank_code": "20-00-00"}, ("GB", "200000")),
     ({"number": "123456789012", "country": "HK", "bic": "hsbchkhhhkh"}, ("HK", "")),
     ({"number": "1234567", "country": "SG", "bic": "DBSSSGSG"}, ("SG", "")),
+    ({"number": "123456789", "country": "US", "bank_code": "322271627"}, ("US", "322271627")),
+    ({"number": "032180000118359719", "country": "MX", "bic": "BCMRMXMM"}, ("MX", "")),
+    ({"number": "0118359719", "country": "MX", "bic": "BCMRMXMM"}, ("MX", "")),
+    ({"number": "2850590940090418135201", "country": "AR", "bic": "BACOARBA"}, ("AR", "")),
 )
 REFUSED = (
     # input                                                      field that the error names
@@ -27,6 +31,13 @@ REFUSED = (
     ({"number": "123456789", "country": "US"}, "bankCode"),
     ({"number": "123456789", "country": "US", "bank_code": "12345"}, "bankCode"),
     ({"number": "123456789", "country": "US", "bank_code": "０２１００００２１"}, "bankCode"),
+    ({"number": "123456789", "country": "US", "bank_code": "021000022"}, "bankCode"),
+    ({"number": "123456789", "country": "US", "bank_code": "012000021"}, "bankCode"),  # transposed
+    ({"number": "123456789", "country": "US", "bank_code": "000000000"}, "bankCode"),
+    ({"number": "032180000118359718", "country": "MX", "bic": "BCMRMXMM"}, "account"),
+    ({"number": "032810000118359719", "country": "MX", "bic": "BCMRMXMM"}, "account"),
+    ({"number": "2850590840090418135201", "country": "AR", "bic": "BACOARBA"}, "account"),
+    ({"number": "2850590940090418135202", "country": "AR", "bic": "BACOARBA"}, "account"),
     ({"number": "123456789", "country": "SG"}, "bic"),
     ({"number": "123456789", "country": "SG", "bank_code": "7171"}, "bankCode"),
     ({"number": "DE89370400440532013000", "bic": "COBADE"}, "bic"),

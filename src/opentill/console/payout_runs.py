@@ -31,6 +31,12 @@ _MOST_PAYOUTS: Final = 300
 _MOST_BYTES: Final = 2 * 1024 * 1024  # largest bank report, in bytes
 _MOST_LINES: Final = 1_000  # longest bank report, in lines
 _CHUNK: Final = 64 * 1024
+# An example of a bank report as CSV; its columns are those that a report must have.
+_REPORT_EXAMPLE: Final = (
+    f"{','.join(reconciliation.BANK_COLUMNS)}\n"
+    "po_01m7y0m0jzefzv5n8efcf1hqw5,paid,125.00,EUR,B20782,\n"
+    "po_01m7y0m0jzefzv5n8efcf1hqw6,failed,80.00,EUR,B20783,AC04 account closed\n"
+)
 _FIELDS: Final = ("currency", "reference", "on", "reason")
 
 
@@ -87,6 +93,7 @@ async def _list_page(
         ],
         values={name: (values or {}).get(name, "") for name in _FIELDS},
         errors=errors or {},
+        report_example=_REPORT_EXAMPLE,
         zone=ZONE,
     )
 

@@ -2,10 +2,13 @@
 
 IBAN: ISO 13616 with the check digits of ISO 7064 (MOD 97-10) and the lengths of SWIFT's registry.
 BIC: ISO 9362. National bank codes: the clearing systems of ISO 20022's external code set
-``ExternalClearingSystemIdentification1Code``.
+``ExternalClearingSystemIdentification1Code``. The check digits of American routing numbers, Mexican
+CLABE and Argentine CBU are verified. Those of British sort codes are not, since they
+take Vocalink's tables. The other bank codes have no check digits.
 """
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -16,6 +19,7 @@ LONGEST_HOLDER: Final = 70  # characters; the limit of SEPA and most national sc
 _IBAN: Final = re.compile(r"[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}", re.ASCII)
 _BIC: Final = re.compile(r"[A-Z0-9]{4}[A-Z]{2}[A-Z0-9]{2}(?:[A-Z0-9]{3})?", re.ASCII)
 _NUMBER: Final = re.compile(r"[A-Z0-9]{3,34}", re.ASCII)
+_ROUTING_NUMBER: Final = re.compile(r"(?:0[1-9]|1[0-2]|2[1-9]|3[0-2]|6[1-9]|7[0-2])[0-9]{7}")
 _COUNTRY: Final = re.compile(r"[A-Z]{2}", re.ASCII)
 _REGISTRY: Final = (
     "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 "
@@ -78,6 +82,45 @@ class BankAccount(msgspec.Struct, frozen=True, kw_only=True):
     def hint(self) -> str:
         """The last four characters, by which people recognise the account."""
         return self.number[-4:]
+
+
+def _has_check_digit(digits: str, weights: tuple[int, ...]) -> bool:
+    """Whether the last digit makes the weighted sum of a number's digits a multiple of ten.
+
+    The weights begin at the first digit and repeat. The last digit counts once.
+    """
+    weighted = (
+        int(digit) * weights[place % len(weights)] for place, digit in enumerate(digits[:-1])
+    )
+    return (sum(weighted) + int(digits[-1])) % 10 == 0
+
+
+def _is_routing_number(code: str) -> bool:
+    """Whether a code is an American routing number of a bank in a district that exists."""
+    return _ROUTING_NUMBER.fullmatch(code) is not None and _has_check_digit(code, (3, 7, 1))
+
+
+def _is_clabe(number: str) -> bool:
+    return _has_check_digit(number, (3, 7, 1))
+
+
+def _is_cbu(number: str) -> bool:
+    bank, account = number[:8], number[8:]
+    return _has_check_digit(bank, (7, 1, 3, 9)) and _has_check_digit(account, (3, 9, 7, 1))
+
+
+class NumberScheme(msgspec.Struct, frozen=True):
+    """A country's account numbers with check digits; numbers of another length have none."""
+
+    name: str
+    digits: int
+    is_valid: Callable[[str], bool]
+
+
+_SCHEMES: Final = {
+    "AR": NumberScheme("CBU", 22, _is_cbu),
+    "MX": NumberScheme("CLABE", 18, _is_clabe),
+}
 
 
 def is_iban(number: str) -> bool:
@@ -177,6 +220,13 @@ def _national(account: BankAccount) -> BankAccount:
     if _COUNTRY.fullmatch(account.country) is None:
         reason = "country must be the two letters of the bank's country, such as US, for a number"
         raise Invalid("country", f"{reason} that is no IBAN")
+    scheme = _SCHEMES.get(account.country)
+    if (
+        scheme is not None
+        and re.fullmatch(f"[0-9]{{{scheme.digits}}}", account.number)
+        and not scheme.is_valid(account.number)
+    ):
+        raise Invalid("account", f"account must be a {scheme.name} whose check digits are right")
     clearing = CLEARING.get(account.country)
     if account.bank_code:
         if clearing is None:
@@ -185,6 +235,10 @@ def _national(account: BankAccount) -> BankAccount:
         if not (code.isascii() and code.isdecimal() and len(code) == clearing.digits):
             expected = f"{clearing.digits} digits, the {clearing.called}"
             raise Invalid("bankCode", f"bankCode must be {expected} of the bank")
+        if account.country == "US" and not _is_routing_number(code):
+            raise Invalid(
+                "bankCode", "bankCode must be a routing number whose check digit is right"
+            )
     elif not account.bic:
         requirement = "bic must be given" if clearing is None else "bankCode or bic must be given"
         field = "bic" if clearing is None else "bankCode"

@@ -2,6 +2,7 @@
 
 from opentill.reconciliation.bank import SOURCE as BANK
 from opentill.reconciliation.bank import apply as apply_bank_report
+from opentill.reconciliation.bank_lines import COLUMNS as BANK_COLUMNS
 from opentill.reconciliation.inbox import (
     count_open,
     list_bookings,
@@ -23,6 +24,7 @@ from opentill.reconciliation.service import Report, has_payments, reconcile, rec
 
 __all__ = [
     "BANK",
+    "BANK_COLUMNS",
     "BankResult",
     "Difference",
     "OpenDifference",
