@@ -15,6 +15,7 @@ from opentill.webhooks.dispatch import Dispatcher
 from support.api_server import SECRETS, ApiServer, Shop, serving
 from support.databases import cloned_database
 from support.people import PASSWORD, create_person
+from support.ports import free_port
 from support.webhook_harness import wait_until
 from support.webhook_receiver import Receiver, receiving
 
@@ -220,7 +221,7 @@ def test_a_test_event_is_sent_and_its_result_is_shown(sending_server: ApiServer)
         dispatch(shop, 1)
         page = developer.get(result_url)
         assert "Your server did not accept it. Next attempt:" in text_of(page)
-        assert "HTTP 503 in" in page.text
+        assert "The server responded with HTTP 503 in" in page.text
         assert "http-equiv" not in page.text
         receiver.behave = lambda _: 200
         form = {"form_id": new_form_id(developer, path)}
@@ -231,6 +232,14 @@ def test_a_test_event_is_sent_and_its_result_is_shown(sending_server: ApiServer)
         assert '"test":true' in receiver.received[1].body.decode()
         pending = text_of(developer.get(path, params={"status": "PENDING"}))
         assert pending.count("webhook.test Test") == 1
+        closed = f"http://127.0.0.1:{free_port()}/hook"
+        path = path_of(shop, "webhooks", shop.create_endpoint(url=closed)["id"])
+        form = {"form_id": new_form_id(developer, path)}
+        result_url = developer.post(f"{path}/test", form).headers["location"]
+        dispatch(shop, 3)
+        page = text_of(developer.get(result_url))
+        assert "The server refused the connection." in page
+        assert "Error" not in page
     assert not shop.data("GET", "/v1/events")["items"]
 
 

@@ -15,7 +15,20 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from opentill.outgoing.client import Forbidden, NoResponse, Outgoing, Policy, Unreachable
+from opentill.outgoing.client import (
+    CLOSED,
+    CONNECT_TIMEOUT,
+    NO_TLS,
+    REFUSED,
+    RESPONSE_TIMEOUT,
+    UNKNOWN_HOST,
+    WRONG_CERTIFICATE,
+    Forbidden,
+    NoResponse,
+    Outgoing,
+    Policy,
+    Unreachable,
+)
 
 HOME = Policy(allow_http=True, allowed_networks=(ip_network("127.0.0.1/32"),))
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -254,7 +267,7 @@ async def test_an_incomplete_response_counts_as_none_at_the_timeout(
     async with listening(fast_then_late) as server, client() as outgoing:
         url = f"http://127.0.0.1:{server.port}/"
         assert (await outgoing.send(method, url, timeout_s=30)).status == 200
-        with pytest.raises(NoResponse):
+        with pytest.raises(NoResponse, match=RESPONSE_TIMEOUT):
             await outgoing.send(method, url, timeout_s=0.3)
         assert server.connections == 1
 
@@ -269,7 +282,7 @@ async def test_a_reused_connection_that_breaks_raises_no_response() -> None:
     async with listening(script) as server, client() as outgoing:
         url = f"http://127.0.0.1:{server.port}/"
         assert (await outgoing.send("POST", url, timeout_s=10)).status == 200
-        with pytest.raises(NoResponse):
+        with pytest.raises(NoResponse, match=CLOSED):
             await outgoing.send("POST", url, timeout_s=10)
     assert len(server.heads) == 2
 
@@ -323,9 +336,15 @@ async def test_a_failed_connection_raises_unreachable() -> None:
         return [] if host == "empty.example" else ["127.0.0.1"]
 
     outgoing = Outgoing(HOME, resolve)
-    for host in ("127.0.0.1", "closed.example", "slow.example", "empty.example"):
-        with pytest.raises(Unreachable):
+    for host, reason in (
+        ("127.0.0.1", REFUSED),
+        ("closed.example", REFUSED),
+        ("slow.example", CONNECT_TIMEOUT),
+        ("empty.example", UNKNOWN_HOST),
+    ):
+        with pytest.raises(Unreachable) as refusal:
             await outgoing.send("POST", f"http://{host}:{closed.port}/", timeout_s=0.5)
+        assert str(refusal.value) == reason
     await outgoing.close()
 
 
@@ -399,14 +418,14 @@ async def test_the_certificate_is_checked_against_the_name(
     names = {"shop_example": ["127.0.0.1"], "other_example": ["127.0.0.1"]}
     async with listening(respond(OK), tls=tls) as server:
         async with client(**names) as outgoing:
-            with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+            with pytest.raises(Unreachable, match=WRONG_CERTIFICATE):
                 await outgoing.send("POST", f"https://shop.example:{server.port}/", timeout_s=10)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate_file))
         async with client(**names) as outgoing:
             url = f"https://shop.example:{server.port}/"
             assert (await outgoing.send("POST", url, timeout_s=10)).status == 200
             for host in ("other.example", "127.0.0.1"):
-                with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+                with pytest.raises(Unreachable, match=WRONG_CERTIFICATE):
                     await outgoing.send("POST", f"https://{host}:{server.port}/", timeout_s=10)
     assert server_names == ["shop.example", "shop.example", "other.example", None]
     assert len(server.heads) == 1
@@ -414,5 +433,17 @@ async def test_the_certificate_is_checked_against_the_name(
 
 async def test_a_server_without_tls_is_unreachable_by_https() -> None:
     async with listening(respond(OK)) as server, client() as outgoing:
-        with pytest.raises(Unreachable):
+        with pytest.raises(Unreachable, match=CONNECT_TIMEOUT):
             await outgoing.send("GET", f"https://127.0.0.1:{server.port}/", timeout_s=2)
+
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example\r\n")
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    greeting = await asyncio.start_server(greet, "127.0.0.1")
+    port = greeting.sockets[0].getsockname()[1]
+    async with greeting, client() as outgoing:
+        with pytest.raises(Unreachable, match=NO_TLS):
+            await outgoing.send("GET", f"https://127.0.0.1:{port}/", timeout_s=10)

@@ -30,6 +30,17 @@ from opentill.outgoing.addresses import read_ip
 # Resolves a host name to IP addresses, as text. Raises OSError.
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 
+# The reasons of Unreachable and NoResponse, for merchants and staff; pages translate them.
+UNKNOWN_HOST: Final = "The host name could not be resolved (DNS)."
+REFUSED: Final = "The server refused the connection."
+CONNECT_TIMEOUT: Final = "The server did not accept the connection in time."
+NO_ROUTE: Final = "The server could not be reached."
+WRONG_CERTIFICATE: Final = "The server’s TLS certificate is not valid for this address."
+NO_TLS: Final = "The TLS connection to the server failed."
+RESPONSE_TIMEOUT: Final = "The server did not respond in time."
+CLOSED: Final = "The server closed the connection before its response was complete."
+MALFORMED: Final = "The server’s response was not valid HTTP."
+
 _CONNECT_S: Final = 5.0
 # Idle connections are closed after this time. Servers usually keep them for 5 s or more, so that a
 # request rarely uses a connection that the server is closing. For this time, a host may still be
@@ -162,7 +173,7 @@ class Outgoing:
                     span.set_attribute("http.response.status_code", response.status)
                     yield response
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            reason = _text_of(error)
+            reason = _reason_of(error, sent=connection.open)
             raise (NoResponse(reason) if connection.open else Unreachable(reason)) from error
 
     def _open_session(self) -> aiohttp.ClientSession:
@@ -267,6 +278,22 @@ def _response_of(response: aiohttp.ClientResponse, body: bytes, *, cut: bool) ->
     return Response(response.status, headers, body, cut)
 
 
-def _text_of(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
+# The reasons by the kind of error; the first that matches counts.
+_REASONS: Final[tuple[tuple[tuple[type[Exception], ...], str], ...]] = (
+    ((aiohttp.ClientConnectorCertificateError,), WRONG_CERTIFICATE),
+    ((ssl.SSLError, aiohttp.ClientSSLError), NO_TLS),
+    ((aiohttp.ClientConnectorDNSError,), UNKNOWN_HOST),
+    ((aiohttp.ClientConnectorError,), NO_ROUTE),
+    ((aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionError), CLOSED),
+    ((aiohttp.ClientResponseError,), MALFORMED),
+)
+
+
+def _reason_of(error: Exception, *, sent: bool) -> str:
+    """Return the sentence for a failure; ``sent``: data may have been sent before it."""
+    if isinstance(error, TimeoutError):
+        return RESPONSE_TIMEOUT if sent else CONNECT_TIMEOUT
+    if isinstance(getattr(error, "os_error", None), ConnectionRefusedError):
+        return REFUSED
+    reasons = (reason for kinds, reason in _REASONS if isinstance(error, kinds))
+    return next(reasons, CLOSED if sent else NO_ROUTE)
