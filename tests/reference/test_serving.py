@@ -68,6 +68,9 @@ def test_an_unknown_page_is_not_found(api_server: ApiServer, path: str) -> None:
         ("4000 0025 0000 3155", "Test cards"),
         ("ROTATE secret", "Rotate a webhook secret"),
         ("EPAY md5", "Signature"),
+        ("idempotency", "Idempotent requests"),
+        ("idempotency key", "Idempotent requests"),
+        ("refund partially", "Create a refund"),
     ],
 )
 def test_the_search_lists_the_best_result_first(

@@ -321,9 +321,9 @@ export class RefundsResource extends Resource {
   /**
    * Create a refund.
    *
-   * Without `amount`, everything that has not been refunded yet is refunded. The amount is held
-   * at once; the refund is PROCESSING until the bank confirms or refuses it. Scope:
-   * `refunds:write`.
+   * Refunds a payment in full or in part. Without `amount`, everything that has not been
+   * refunded yet is refunded. The amount is held at once; the refund is PROCESSING until the
+   * bank confirms or refuses it. Scope: `refunds:write`.
    *
    * `POST /v1/orders/{id}/refunds`
    */

@@ -56,7 +56,7 @@ export interface ProductBody {
 export interface Product {
   /** The product's id. Open checkout sessions with it. */
   id: string;
-  /** What the customer reads on the payment page. */
+  /** Shown to customers on the payment page. */
   name: string;
   /** More words about it for the payment page. Empty if there are none. */
   description: string;
@@ -331,7 +331,7 @@ export interface PaymentLink {
 
 /** The item that a payment link sells, if it sells no product. */
 export interface LinkItem {
-  /** What the customer reads on the payment page. */
+  /** Shown to customers on the payment page. */
   name: string;
   /** The currency of the amounts, an ISO 4217 code. */
   currency: string;

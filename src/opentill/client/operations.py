@@ -426,9 +426,9 @@ def create_refund(
 ) -> Request[Refund]:
     """Create a refund.
 
-    Without ``amount``, everything that has not been refunded yet is refunded. The amount is
-    held at once; the refund is PROCESSING until the bank confirms or refuses it. Scope:
-    ``refunds:write``.
+    Refunds a payment in full or in part. Without ``amount``, everything that has not been
+    refunded yet is refunded. The amount is held at once; the refund is PROCESSING until the
+    bank confirms or refuses it. Scope: ``refunds:write``.
     """
     return post(
         f"/v1/orders/{checked_id(order_id)}/refunds",

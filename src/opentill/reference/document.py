@@ -106,10 +106,13 @@ class Document:
         )
 
     def words(self, group: Group) -> Iterator[tuple[str, str, str]]:
-        """Yield anchor, description and field names of each operation, for the search index."""
+        """Yield anchor, description and field names of each operation, for the search index.
+
+        The header for idempotent requests is left out, because every POST has it.
+        """
         for operation in self.operations(group):
             names = " ".join(
-                _names(operation.parameters)
+                [name for name in _names(operation.parameters) if name != "Idempotency-Key"]
                 + [name for body in (operation.body, operation.success) if body
                    for name in _names(body.rows)]
             )  # fmt: skip

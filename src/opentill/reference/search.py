@@ -9,6 +9,9 @@ LONGEST: Final = 100  # of a longer query, the characters after this many are ig
 MOST: Final = 30  # a query returns at most this many results
 _MAX_WORDS: Final = 8  # of a longer query, the words after this many are ignored
 _SNIPPET: Final = 140
+# Endings without which words are compared, and the least number of letters before an ending.
+_ENDINGS: Final = ("ially", "ency", "ently", "ent", "ial", "ing", "ly", "ed", "es", "s")
+_SHORTEST_STEM: Final = 4
 # Many operations of this group do the same as one of the merchant API. Their weight is reduced by
 # _REPEATS, so that they rank below the merchant API's.
 _PEOPLE: Final = "People"
@@ -43,20 +46,30 @@ def find(places: Iterable[Place], query: str) -> list[Hit]:
     return [Hit(place, _snippet(place, words)) for _, place in scored[:MOST]]
 
 
+def _stem(word: str) -> str:
+    """Return a word without its ending: "idempotency" and "idempotent" have the same stem."""
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM:
+            return word.removesuffix(ending)
+    return word
+
+
 def _score(place: Place, words: list[str]) -> int:
     total = 0
     for word in words:
-        weight = sum(_weights(place, word))
+        weight = sum(_weights(place, word, _stem(word)))
         if not weight:
             return 0
         total += weight
     return total - (_REPEATS if place.kind == _PEOPLE else 0)
 
 
-def _weights(place: Place, word: str) -> Iterator[int]:
+def _weights(place: Place, word: str, stem: str) -> Iterator[int]:
     title = place.title.casefold()
     if word in title:
         yield 100 if title == word else 80 if word in title.split() else 50
+    elif stem in title:
+        yield 45
     if word in place.detail.casefold():
         yield 30
     names = place.names.casefold().split()
@@ -66,14 +79,19 @@ def _weights(place: Place, word: str) -> Iterator[int]:
         yield 10
     if word in place.kind.casefold():
         yield 8
-    if word in place.text.casefold():
+    text = place.text.casefold()
+    if word in text:
         yield 5
+    elif stem in text:
+        yield 4
 
 
 def _snippet(place: Place, words: list[str]) -> str:
     """Return an excerpt of the text around its first matching word."""
     text = " ".join(place.text.split())
-    at = min((index for word in words if (index := text.casefold().find(word)) >= 0), default=0)
+    folded = text.casefold()
+    found = (folded.find(word if word in folded else _stem(word)) for word in words)
+    at = min((index for index in found if index >= 0), default=0)
     start = text.rfind(" ", 0, max(at - _SNIPPET // 3, 0)) + 1
     piece = text[start : start + _SNIPPET]
     if start + _SNIPPET < len(text):

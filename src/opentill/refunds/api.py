@@ -80,8 +80,9 @@ operations: Final = (
         scope="refunds:write",
         tag="Refunds",
         summary="Create a refund",
-        description="Without `amount`, everything that has not been refunded yet is refunded. The "
-        "amount is held at once; the refund is PROCESSING until the bank confirms or refuses it.",
+        description="Refunds a payment in full or in part. Without `amount`, everything that has "
+        "not been refunded yet is refunded. The amount is held at once; the refund is PROCESSING "
+        "until the bank confirms or refuses it.",
         body=RefundBody,
         response=RefundOut,
         status=201,
