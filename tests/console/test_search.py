@@ -1,11 +1,13 @@
 """The search in the console finds everything of all merchants that the role may see."""
 
 import re
+from hashlib import sha256
 from typing import Final
 
 import pytest
 
 from dashboard.pages import text_of
+from opentill import payouts
 from opentill.merchants import queries as merchant_queries
 from opentill.orders.search import across_merchants
 from opentill.orders.search import jobs as indexing
@@ -84,6 +86,40 @@ def test_an_id_leads_straight_to_its_page_at_any_merchant(shop: Shop) -> None:
     assert not search(agent, "order_00000000000000000000000000")
     support = create_person(shop.api_server, None, staff_role="support")
     assert not search(support, "per_00000000000000000000000000")
+
+
+def test_references_of_payouts_runs_and_differences_and_addresses_of_staff_are_found(
+    shop: Shop,
+) -> None:
+    server, now = shop.api_server, shop.api_server.app.clock()
+    auditor = create_person(server, None, staff_role="auditor")
+    payout, number = shop.create_payout(), world.new_reference()
+    server.tx(lambda tx: payouts.pay(tx, payout.id, f"B-{number}", "sent", "ann", now))
+    server.sql(
+        "insert into payout_runs (id, reference, status, currency, fee_minor, pay_on, from_holder,"
+        " from_number, from_country, from_bic, from_bank_code, from_address, reason, created_by,"
+        " created_at) values ($1, $2, 'OPEN', 'EUR', 0, '2026-11-27', 'Op', '', 'DE', '', '', '{}',"
+        " 'weekly', 'ann', $3)",
+        f"run_{number}", f"W-{number}", now,
+    )  # fmt: skip
+    server.sql(
+        "insert into reconciliation_files (id, source, sha256, name, status, rows, matched, found,"
+        " who, created_at) values ($1, 'bank', $2, 'a.csv', 'OPEN', 0, 0, 0, 'ann', $3)",
+        f"rec_{number}", sha256(number.encode()).hexdigest(), now,
+    )  # fmt: skip
+    server.sql(
+        "insert into reconciliation_differences (id, file_id, source, what, kind, reference,"
+        " merchant_id, ours, theirs, created_at) values ($1, $2, 'bank', 'missing in ledger',"
+        " 'payout', $3, '', '', '7.00 EUR', $4)",
+        f"dif_{number}", f"rec_{number}", f"RENT-{number}", now,
+    )  # fmt: skip
+    assert payout.reference in search(auditor, f"B-{number}")["Payouts"]
+    assert f"W-{number}" in search(auditor, f"W-{number}")["Payout runs"]
+    assert f"RENT-{number}" in search(auditor, f"RENT-{number}")["Reconciliation"]
+    assert auditor.email in search(auditor, auditor.email.upper())["People"]
+    # Support has no page of staff.
+    support = create_person(server, None, staff_role="support")
+    assert "People" not in search(support, auditor.email)
 
 
 @pytest.mark.parametrize("role", STAFF_ROLES)

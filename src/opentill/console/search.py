@@ -10,9 +10,19 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from opentill import disputes, merchants, orders, payment_links, payouts, people, products, webhooks
-from opentill.console.labels import MERCHANT_STATUS
-from opentill.console.payout_labels import RUN_PAYOUT_STATUS
+from opentill import (
+    disputes,
+    merchants,
+    orders,
+    payment_links,
+    payouts,
+    people,
+    products,
+    reconciliation,
+    webhooks,
+)
+from opentill.console.labels import DIFFERENCE, MERCHANT_STATUS
+from opentill.console.payout_labels import RUN_PAYOUT_STATUS, RUN_STATUS
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id
@@ -140,6 +150,11 @@ async def _find_groups(request: PageRequest, text: str) -> list[Group]:
             groups.append(await _find_products(tx, request, text, names))
         if request.may("payouts.read"):
             groups.append(await _find_payouts(tx, request, text, names))
+            groups.append(await _find_runs(tx, request, text))
+        if request.may("balance.read"):
+            groups.append(await _find_differences(tx, request, text, names))
+        if request.may("people.read"):
+            groups.append(await _find_staff(tx, request, text))
     return [group for group in groups if group.hits]
 
 
@@ -234,7 +249,9 @@ async def _find_products(tx: Tx, request: PageRequest, text: str, names: _Names)
 
 
 async def _find_payouts(tx: Tx, request: PageRequest, text: str, names: _Names) -> Group:
-    matches = await payouts.list_of_reference(tx, list(names), text, SHOWN)
+    by_reference = await payouts.list_of_reference(tx, list(names), text, SHOWN)
+    by_bank_reference = await payouts.list_of_bank_reference(tx, text, SHOWN)
+    matches = {payout.id: payout for payout in (*by_reference, *by_bank_reference)}
     return Group(
         id="payouts",
         name=N_("Payouts"),
@@ -247,8 +264,72 @@ async def _find_payouts(tx: Tx, request: PageRequest, text: str, names: _Names) 
                 status=RUN_PAYOUT_STATUS[payout.status],
                 at=payout.created_at,
             )
-            for payout in matches
+            for payout in list(matches.values())[:SHOWN]
         ],
+    )
+
+
+async def _find_runs(tx: Tx, request: PageRequest, text: str) -> Group:
+    """Return the payout run whose reference is the text."""
+    run = await payouts.find_run_by_reference(tx, text)
+    return Group(
+        id="runs",
+        name=N_("Payout runs"),
+        hits=[
+            Hit(
+                href=request.console("payouts", run.id),
+                title=run.reference,
+                details=[run.currency],
+                status=RUN_STATUS[run.status],
+                at=run.created_at,
+            )
+            for run in ([] if run is None else [run])
+        ],
+    )
+
+
+async def _find_differences(tx: Tx, request: PageRequest, text: str, names: _Names) -> Group:
+    """Return the differences of reconciliation whose reference is the text."""
+    matches = await reconciliation.list_of_reference(tx, text, SHOWN)
+    return Group(
+        id="differences",
+        name=N_("Reconciliation"),
+        hits=[
+            Hit(
+                href=request.console("reconciliation", difference.id),
+                title=difference.reference,
+                details=[
+                    request.localizer.gettext(DIFFERENCE[difference.what.replace(" ", "_")]),
+                    *([names[difference.merchant_id]] if difference.merchant_id in names else []),
+                ],
+                at=difference.created_at,
+            )
+            for difference in matches
+        ],
+    )
+
+
+async def _find_staff(tx: Tx, request: PageRequest, text: str) -> Group:
+    """Return the staff whose e-mail address or name contains the text."""
+    sought = text.casefold()
+    matches = [
+        person
+        for person in await people.colleagues(tx)
+        if sought in person.email.casefold() or sought in person.name.casefold()
+    ]
+    return Group(
+        id="people",
+        name=N_("People"),
+        hits=[
+            Hit(
+                href=request.console("people", person.person_id),
+                title=person.name,
+                details=[person.email],
+            )
+            for person in matches[:SHOWN]
+        ],
+        href=request.console("people"),
+        total=len(matches),
     )
 
 

@@ -32,6 +32,7 @@ from opentill.payouts.model import (
 from opentill.payouts.requests import approve, find_request, list_requests, reject, request
 from opentill.payouts.runs import describe as describe_run
 from opentill.payouts.runs import find as find_run
+from opentill.payouts.runs import find_by_reference as find_run_by_reference
 from opentill.payouts.runs import list_newest as list_runs
 from opentill.payouts.runs import list_payouts as list_payouts_of_run
 from opentill.payouts.runs import needs_second as run_needs_second
@@ -53,6 +54,7 @@ from opentill.payouts.service import (
     list_due,
     list_matching,
     list_newest,
+    list_of_bank_reference,
     list_of_reference,
     page,
     pay,
@@ -100,9 +102,11 @@ __all__ = [
     "find_many",
     "find_request",
     "find_run",
+    "find_run_by_reference",
     "list_due",
     "list_matching",
     "list_newest",
+    "list_of_bank_reference",
     "list_of_reference",
     "list_payouts_of_run",
     "list_requests",

@@ -119,6 +119,14 @@ OF_REFERENCE = Query(
     order by p.created_at desc, p.id desc limit :limit
     """,
 )
+# Payouts of all merchants that the bank has paid with a reference.
+OF_BANK_REFERENCE = Query(
+    Payout,
+    """
+    select * from payouts where bank_reference = :reference and bank_reference <> ''
+    order by created_at desc, id desc limit :limit
+    """,
+)
 # Payouts with an exact id, a part of a reference, or one of some amounts, among the newest
 # `:scanned`. `:like` is a pattern.
 MATCHING = Query(

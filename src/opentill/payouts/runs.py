@@ -174,6 +174,11 @@ async def find(tx: Tx, run_id: str) -> Run:
     return or_not_found(await queries.RUN.first(tx, id=run_id), f"there is no run {run_id}")
 
 
+async def find_by_reference(tx: Tx, reference: str) -> Run | None:
+    """Return the run with a reference, None if there is none."""
+    return await queries.RUN_OF_REFERENCE.first(tx, reference=reference)
+
+
 async def view(tx: Tx, run_id: str) -> RunView:
     """Return a run with the sums of its payouts. Raises NotFound."""
     return RunView(

@@ -252,6 +252,11 @@ async def list_of_reference(
     )
 
 
+async def list_of_bank_reference(tx: Tx, reference: str, limit: int) -> list[Payout]:
+    """Return the payouts of all merchants that the bank paid with a reference, newest first."""
+    return await queries.OF_BANK_REFERENCE.all(tx, reference=reference, limit=limit)
+
+
 async def failed_since(tx: Tx, merchant_id: str, since: int) -> list[Payout]:
     """Return a merchant's payouts that failed since a time (Unix ms), newest first, at most 100."""
     return await queries.FAILED_SINCE.all(

@@ -8,6 +8,7 @@ from opentill.reconciliation.inbox import (
     list_bookings,
     list_differences,
     list_files,
+    list_of_reference,
     reject_adjustment,
     resolve,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "list_bookings",
     "list_differences",
     "list_files",
+    "list_of_reference",
     "reconcile",
     "reconcile_file",
     "reject_adjustment",

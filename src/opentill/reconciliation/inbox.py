@@ -77,6 +77,11 @@ async def finish_file(
     )
 
 
+async def list_of_reference(tx: Tx, reference: str, limit: int) -> list[OpenDifference]:
+    """Return the differences with a reference, open and resolved ones, newest first."""
+    return await queries.OF_REFERENCE.all(tx, reference=reference, limit=limit)
+
+
 async def add(
     tx: Tx, file_id: str, source: str, differences: Sequence[Difference], now: int
 ) -> None:

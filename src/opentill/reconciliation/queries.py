@@ -149,6 +149,14 @@ SUMS_OF_PAYOUTS = Query(
     """,
 )
 DIFFERENCE = Query(OpenDifference, "select * from reconciliation_differences where id = :id")
+# Differences with a reference. A difference of a payout has the reference of the payout.
+OF_REFERENCE = Query(
+    OpenDifference,
+    """
+    select * from reconciliation_differences where reference = :reference
+    order by created_at desc, id desc limit :limit
+    """,
+)
 OPENED = Query(
     OpenDifference,
     """
