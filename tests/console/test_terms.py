@@ -39,7 +39,7 @@ def test_every_term_is_changed_and_the_reason_is_stored(shop: Shop) -> None:
     assert form["platform_fee_rate"] == "4"
     form |= {
         "platform_fee_rate": "2.95",
-        "fees": "CREDIT_CARD:EUR=0.014+0.25\nALIPAY=0.02",
+        "fees": "CREDIT_CARD:EUR = 1.4% + 0.25\n\nALIPAY=2%",
         "refund_fee_policy": "RETURNED",
         "overdraft_minor": "250.00",
         "settlement_delay_days": "3",
@@ -73,7 +73,7 @@ def test_every_term_is_changed_and_the_reason_is_stored(shop: Shop) -> None:
         "who": admin.audit_name,
         "reason": "a year without disputes",
     }
-    form = form_values(admin.get(path).text) | {"fees": "ALIPAY=0.021", "reason": "less"}
+    form = form_values(admin.get(path).text) | {"fees": "ALIPAY=2.1%", "reason": "less"}
     assert admin.post(path, form).status_code == 303
     assert [str(fee) for fee in merchants.read_fees(find_merchant(shop).fees)] == ["ALIPAY=0.021"]
 
@@ -85,7 +85,11 @@ def test_an_invalid_term_is_refused_at_its_field_and_its_input_kept(shop: Shop) 
         ("platform_fee_rate", "100", "from 0 to below 100"),
         ("platform_fee_rate", "NaN", "from 0 to below 100"),
         ("platform_fee_rate", "1e999999999", "from 0 to below 100"),
-        ("fees", "CASH=0.1", "Enter rows such as"),
+        ("fees", "CASH=10%", "with a method and a currency that exist"),
+        ("fees", "ALIPAY=100%", "with a method and a currency that exist"),
+        ("fees", "ALIPAY=2%+x", "with a method and a currency that exist"),
+        ("fees", "1.4%+0.25", "Begin each row with its payment method"),
+        ("fees", "ALIPAY=0.02", "Enter the rate in percent"),
         ("overdraft_minor", "1.234", "Enter an amount"),
         ("settlement_delay_days", "366", "whole number of days"),
         ("reserve_days", "-1", "whole number of days"),

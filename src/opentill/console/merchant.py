@@ -7,6 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import agreement, ledger, merchants, people
+from opentill.console import terms
 from opentill.console.labels import ACCOUNT, TERM, TERM_VALUE
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
@@ -113,7 +114,7 @@ def _write_term(localizer: Localizer, name: str, value: Any, currency: str) -> s
     if name.endswith("_minor"):
         return localizer.amount(Money(value, currency))
     if name == "fees":
-        return ", ".join(map(str, merchants.read_fees(value))) or "–"
+        return ", ".join(map(terms.fee_text, merchants.read_fees(value))) or "–"
     if name.endswith("_rate"):
         return f"{money.rate_text(value * 100)} %"
     if name == "ip_allowlist":

@@ -7,7 +7,6 @@ from starlette.responses import Response
 
 from opentill import merchants, people, rates
 from opentill.console import terms
-from opentill.console.labels import TERM_ERROR
 from opentill.console.merchants import PLACE
 from opentill.core.errors import Invalid, KeyReused
 from opentill.db.database import Tx
@@ -69,8 +68,8 @@ def _read_terms(
             continue
         try:
             value = terms.parse_field(field, text, currency)
-        except ValueError:
-            errors[field.name] = TERM_ERROR[field.kind]
+        except ValueError as error:
+            errors[field.name] = terms.field_error(field, error)
         else:
             name = "fee_changes" if field.kind == "rows" else field.name
             entered[name] = tuple(value) if field.kind == "rows" else value

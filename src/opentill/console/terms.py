@@ -4,6 +4,7 @@ The form carries the version of the terms that it shows. If they have changed si
 stored, and the page shows the input beside the current terms.
 """
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final, Literal, get_args
@@ -18,6 +19,7 @@ from opentill.core import money
 from opentill.core.errors import Invalid, KeyReused
 from opentill.db.database import Tx
 from opentill.merchants import FeePolicy, Merchant
+from opentill.merchants.fee_schedule import Fee
 from opentill.merchants.model import Calendar
 from opentill.portal import form_ids, render
 from opentill.portal.model import Page
@@ -63,6 +65,18 @@ _SECTIONS: Final = (
 _LONGEST_DAYS: Final = 6  # a number of days has at most this many digits
 
 
+# A row of the fee schedule: method, currency if it is for one, percentage and fixed part.
+_FEE_ROW: Final = re.compile(
+    r"(?P<scope>[A-Z_]+(?::[A-Z]{3})?)="
+    r"(?P<percent>[0-9]+(?:\.[0-9]+)?)%(?P<fixed>\+[0-9]+(?:\.[0-9]+)?)?",
+    re.ASCII,
+)
+
+
+class FeeRowError(ValueError):
+    """A row of the fee schedule that cannot be read; its text is a message id."""
+
+
 class _Stale(Exception):
     """The terms have changed since the form was shown."""
 
@@ -76,11 +90,39 @@ def field_text(field: Field, merchant: Merchant) -> str:
         case "amount":
             return money.show(value, merchant.settlement_currency)
         case "rows":
-            return "\n".join(map(str, merchants.read_fees(value)))
+            return "\n".join(map(fee_text, merchants.read_fees(value)))
         case "addresses":
             return "\n".join(value)
         case _:
             return str(value)
+
+
+def fee_text(fee: Fee) -> str:
+    """Write a row of the fee schedule with its rate in percent."""
+    scope, _, charge = str(fee).partition("=")
+    _, plus, fixed = charge.partition("+")
+    return f"{scope}={money.rate_text(fee.rate * 100)}%{plus}{fixed}"
+
+
+def _parse_fee_row(row: str) -> str:
+    """Return a row with its rate as a share, as the fee schedule takes it. Raises FeeRowError."""
+    match = _FEE_ROW.fullmatch(row)
+    if match is not None:
+        share = money.rate_text(Decimal(match["percent"]) / 100)
+        return f"{match['scope']}={share}{match['fixed'] or ''}"
+    scope, equals, charge = row.partition("=")
+    if not equals or not scope:
+        raise FeeRowError(
+            N_("Begin each row with its payment method, as in CREDIT_CARD:EUR=1.4%+0.25")
+        )
+    if charge and "%" not in charge:
+        raise FeeRowError(N_("Enter the rate in percent, as in CREDIT_CARD:EUR=1.4%+0.25"))
+    raise FeeRowError(TERM_ERROR["rows"])
+
+
+def field_error(field: Field, error: ValueError) -> str:
+    """Return the message id of the error that ``parse_field`` has raised for a field."""
+    return str(error) if isinstance(error, FeeRowError) else TERM_ERROR[field.kind]
 
 
 def parse_field(field: Field, text: str, currency: str) -> Any:
@@ -101,6 +143,9 @@ def parse_field(field: Field, text: str, currency: str) -> Any:
             if text not in field.choices:
                 raise ValueError
             return text
+        case "rows":
+            rows = ("".join(line.split()) for line in text.splitlines())
+            return [_parse_fee_row(row) for row in rows if row]
         case _:
             return text.split()
 
@@ -117,8 +162,8 @@ def _changed_terms(
             continue
         try:
             value = parse_field(field, text, merchant.settlement_currency)
-        except ValueError:
-            errors[field.name] = TERM_ERROR[field.kind]
+        except ValueError as error:
+            errors[field.name] = field_error(field, error)
             continue
         if field.kind == "rows":
             terms["fee_changes"] = _fee_changes(merchant, value)
