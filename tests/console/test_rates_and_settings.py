@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from opentill import rates
+from opentill.console import settings
+from opentill.core.settings import SETTINGS
 from opentill.products import service as products
 from opentill.products.model import ProductBody
 from opentill.rates.model import Day
@@ -157,7 +159,15 @@ def test_the_settings_are_shown_without_secrets(shop: Shop) -> None:
         page = staff.get("/console/settings").text
     finally:
         app.settings = before
-    assert "OPENTILL_PUBLIC_URL" in page
+    rows = re.findall(r'<code class="variable">(.*?)</code>', page)
+    variables = [row.replace("<wbr>", "") for row in rows]
+    assert len(set(variables)) == len(variables)
+    assert {setting.name for setting in SETTINGS} <= set(variables)
+    assert all(re.fullmatch(r"([A-Z0-9]+_<wbr>)*[A-Z0-9]+", row) for row in rows)
+    groups = re.findall(r'<h2 id="group-\d+">([^<]+)</h2>', page)
+    assert len(groups) == len({settings.group_of(variable) for variable in variables}) > 8
+    assert settings.group_of("OPENTILL_GATEWAY_STRIPE_KEY") == "Gateways"
+    assert settings.group_of("OPENTILL_APPROVAL_ABOVE") == "Approvals and proofs"
     assert before.public_url in page
     assert "(set)" in page
     assert "a-secret-of-metrics" not in page
