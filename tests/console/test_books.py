@@ -382,8 +382,16 @@ def test_the_trial_balance_and_the_general_ledger_show_a_merchants_entries(
 
     merchant_id = shop.api_server.tx(create_payee_id)
     page = finance.get(f"/console/trial-balance?merchant={merchant_id}").text
-    assert "€123.45" in page
-    assert "-€123.45" in page.replace("\u2212", "-")
+    sums, _, by_merchant = page.partition('id="each"')
+    rows = re.findall(
+        r"<strong>([^<]+)</strong>.*?</td>" + '<td[^>]*class="number">([^<]*)</td>' * 2, sums
+    )
+    amounts = {account: (debit, credit) for account, debit, credit in rows}
+    assert amounts["Bank clearing"] == ("€123.45", "–")
+    assert amounts["Merchants: available"] == ("–", "€123.45")
+    assert amounts["Fee revenue"] == ("–", "–")
+    assert sums.partition(">Total<")[2].count("<strong>€123.45</strong>") == 2
+    assert "-€123.45" in by_merchant.replace("\u2212", "-")
     earlier_balance = finance.get(
         f"/console/trial-balance?merchant={merchant_id}&to=2020-01-01"
     ).text
@@ -398,13 +406,37 @@ def test_the_trial_balance_and_the_general_ledger_show_a_merchants_entries(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("path", ["trial-balance", "books", "audit", "disputes/rate", "payments"])
+def test_lists_take_the_name_of_a_merchant_and_show_no_rows_for_an_unknown_one(
+    shop: Shop, path: str
+) -> None:
+    admin = create_person(shop.api_server, None, staff_role="admin")
+    name = f"Quay {shop.id[-8:]} Tea"
+    shop.api_server.sql("update merchants set name = $2 where id = $1", shop.id, name)
+    shop.create_order()
+    shop.create_payout(1100)
+
+    def read(text: str) -> str:
+        page = admin.get(f"/console/{path}", params={"merchant": text}).text
+        return page.partition("<main")[2]
+
+    for text in (name, name[5:-4], shop.id):
+        page = read(text)
+        assert 'id="merchant-error"' not in page
+        assert f"<bdi>{name}</bdi>" in page
+    unknown = read(f"{name} and sons")
+    assert "No merchant has this id or name" in unknown
+    assert "<tbody" not in unknown
+    assert "Nothing matches" not in unknown
+
+
 def test_a_general_ledger_with_invalid_filters_is_refused_at_its_form(finance: Visitor) -> None:
     path = "/console/trial-balance"
     for query, field, sentence in (
         ("from=2026-02-01&to=2026-01-01&merchant=", "ledger-to", "must not be before"),
         ("from=2026-02-31&to=&merchant=", "ledger-from", "Enter a day"),
         ("from=&to=soon", "ledger-to", "Enter a day"),
-        ("from=&to=&merchant=nobody", "merchant", "Enter the id of a merchant"),
+        ("from=&to=&merchant=nobody", "merchant", "No merchant has this id or name"),
     ):
         refusal = finance.get(f"{path}/ledger.csv?{query}")
         assert refusal.status_code == 303, query

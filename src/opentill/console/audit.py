@@ -10,6 +10,7 @@ from starlette.responses import Response
 from opentill import merchants
 from opentill.console import filters
 from opentill.console.zone import ZONE
+from opentill.db.database import Tx
 from opentill.http import csvfile
 from opentill.merchants import AuditHead, AuditQuery, AuditRow
 from opentill.portal import downloads, lists, render
@@ -34,12 +35,13 @@ _COLUMNS: Final = (
 _FILE_PAGE: Final = 1000  # each query for the file reads this many rows
 
 
-def _read_query(request: PageRequest) -> tuple[AuditQuery, Days, dict[str, str]]:
+async def _read_query(tx: Tx, request: PageRequest) -> tuple[AuditQuery, Days, dict[str, str]]:
     """Return the query with its filters and cursor, the days, and the filters' errors by field."""
-    days, (merchant_id, errors) = lists.days(request, ZONE), filters.merchant_id(request)
+    days = lists.days(request, ZONE)
+    _, merchant, errors = await filters.find_merchant(tx, request)
     query = AuditQuery(
         text=lists.text(request, "query"),
-        merchant_id="" if errors else merchant_id,
+        merchant_id=merchant.id if merchant else "",
         since=days.since,
         until=days.until,
     )
@@ -51,9 +53,9 @@ def _read_query(request: PageRequest) -> tuple[AuditQuery, Days, dict[str, str]]
 
 async def list_audit_rows(request: PageRequest) -> Response:
     """List the rows of the audit log, newest first."""
-    query, days, errors = _read_query(request)
     async with request.app.db.connection() as tx:
-        page = await merchants.search_audit(tx, query, lists.SIZE + 1)
+        query, days, errors = await _read_query(tx, request)
+        page = [] if errors else await merchants.search_audit(tx, query, lists.SIZE + 1)
         names = await merchants.names(tx, (row.merchant_id for row in page if row.merchant_id))
     rows = page[: lists.SIZE]
     return render.page(
@@ -74,7 +76,8 @@ async def list_audit_rows(request: PageRequest) -> Response:
 
 async def export_audit_rows(request: PageRequest) -> Response:
     """Stream all pages of the list as CSV. Errors in the filters are shown by the list."""
-    query, _, errors = _read_query(request)
+    async with request.app.db.connection() as tx:
+        query, _, errors = await _read_query(tx, request)
     if errors:
         return render.see_other(request, f"{PLACE}{filters.query_string(request)}")
 

@@ -25,12 +25,15 @@ def _progress(localizer: Localizer, check: ledger.BalanceCheck) -> str:
 
 async def show_books(request: PageRequest) -> Response:
     """Show the passes of the check by balance, and its findings."""
-    localizer, (merchant_id, errors) = request.localizer, filters.merchant_id(request)
-    listed_merchant = None if errors else merchant_id or None
+    localizer = request.localizer
     async with request.app.db.connection() as tx:
+        typed, merchant, errors = await filters.find_merchant(tx, request)
         passes = await ledger.summarize_passes(tx)
         counts = await ledger.count_violations(tx)
-        checks = await ledger.list_checks(tx, listed_merchant, _MOST_BALANCES)
+        checks: list[ledger.BalanceCheck] = []
+        if not errors:
+            merchant_id = merchant.id if merchant else None
+            checks = await ledger.list_checks(tx, merchant_id, _MOST_BALANCES)
         names = await merchants.names(tx, (check.merchant_id for check in checks))
     return render.page(
         request,
@@ -40,7 +43,7 @@ async def show_books(request: PageRequest) -> Response:
         checks=[(check, _progress(localizer, check)) for check in checks],
         findings=[(check.currency, finding) for check in checks for finding in check.wrong],
         names=names,
-        merchant=merchant_id,
+        merchant=typed,
         errors=errors,
         most=_MOST_BALANCES,
         may_verify=request.may("audit.read"),

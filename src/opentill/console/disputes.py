@@ -91,14 +91,8 @@ async def list_disputes(request: PageRequest) -> Response:
 
 async def show_rate(request: PageRequest) -> Response:
     """Show the dispute rates of the last months, of all merchants or of the one in the query."""
-    typed, errors = filters.merchant_id(request)
-    merchant = None
-    if typed and not errors:
-        async with request.app.db.connection() as tx:
-            names = await merchants.names(tx, [typed])
-            merchant = await merchants.find(tx, typed) if names else None
-        if merchant is None:
-            errors["merchant"] = N_("No merchant has this id")
+    async with request.app.db.connection() as tx:
+        typed, merchant, errors = await filters.find_merchant(tx, request)
     rows = list[Row]()
     if not errors:
         merchant_id = merchant.id if merchant else None

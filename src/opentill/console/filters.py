@@ -3,7 +3,9 @@
 from typing import Final
 from urllib.parse import urlencode
 
-from opentill.core.ids import is_id
+from opentill import merchants
+from opentill.db.database import Tx
+from opentill.merchants import Merchant
 from opentill.portal import lists
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
@@ -11,12 +13,27 @@ from opentill.web.translations import N_
 _NO_FILTERS: Final = frozenset({"before", "lang"})
 
 
-def merchant_id(request: PageRequest) -> tuple[str, dict[str, str]]:
-    """Return the filter ``merchant`` as typed, and an error by field if it is not an id."""
-    text = lists.text(request, "merchant", 64)
-    if not text or is_id(text):
-        return text, {}
-    return text, {"merchant": N_("Enter the id of a merchant, such as mer_…, or nothing")}
+async def find_merchant(
+    tx: Tx, request: PageRequest
+) -> tuple[str, Merchant | None, dict[str, str]]:
+    """Find the merchant of the filter ``merchant`` by id, name or a part of the name.
+
+    Returns the text as typed, the merchant (None without a text), and an error by field unless
+    exactly one merchant matches. A list with this error shows no rows.
+    """
+    text = lists.text(request, "merchant")
+    if not text:
+        return text, None, {}
+    candidates, _ = await merchants.search(tx, text, 1, 2)
+    exact = [candidate for candidate in candidates if text in {candidate.id, candidate.name}]
+    if len(exact) == 1 or len(candidates) == 1:
+        return text, (exact or candidates)[0], {}
+    error = (
+        N_("Several merchants have this in their name. Enter all of the name, or the id")
+        if candidates
+        else N_("No merchant has this id or name")
+    )
+    return text, None, {"merchant": error}
 
 
 def query_string(request: PageRequest) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, orders, people
+from opentill.console.filters import find_merchant
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
@@ -67,7 +68,8 @@ async def list_payments(request: PageRequest) -> Response:
     """List payments of a merchant or of all, or redirect to the one that has the searched id."""
     filters = _read_filters(request)
     async with request.app.db.connection() as tx:
-        merchant = await _find_merchant(tx, filters)
+        _, merchant, merchant_errors = await find_merchant(tx, request)
+        filters.errors.update(merchant_errors)
         refs = [] if merchant is None else await _find_by_number(tx, filters, merchant)
     if merchant is None:
         return await _list_of_all(request, filters)
@@ -138,22 +140,6 @@ def _render(
         zone=ZONE,
         **values,
     )
-
-
-async def _find_merchant(tx: Tx, filters: Filters) -> Merchant | None:
-    """Find the merchant of the filter by its id or name. Adds an error if it is not unique."""
-    if not filters.merchant:
-        return None
-    candidates, _ = await merchants.search(tx, filters.merchant, 1, 2)
-    exact = [one for one in candidates if filters.merchant in {one.id, one.name}]
-    if len(exact) == 1 or len(candidates) == 1:
-        return (exact or candidates)[0]
-    filters.errors["merchant"] = (
-        N_("Several merchants have this in their name. Enter all of the name, or the id")
-        if candidates
-        else N_("No merchant has this id or name")
-    )
-    return None
 
 
 async def _find_by_number(tx: Tx, filters: Filters, merchant: Merchant) -> list[OrderRef]:
