@@ -127,6 +127,13 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> 
     }
     books = next(need for need in needs.NEEDS if need.name == "books")
     assert (await books.count(tx, now), books.place) == (1, "/books")
+    open_disputes = next(need for need in needs.NEEDS if need.name == "open_disputes")
+    near_deadline = next(need for need in needs.NEEDS if need.name == "disputes")
+    # A dispute is open, whether its deadline is near or not.
+    assert await open_disputes.count(tx, now) >= await near_deadline.count(tx, now) > 0
+    assert await near_deadline.count(tx, NOW - 300 * needs.SOON_MS) == 0
+    assert await open_disputes.count(tx, NOW - 300 * needs.SOON_MS) > 0
+    assert open_disputes.place == "/disputes?status=OPEN"
     unmatched = next(need for need in needs.NEEDS if need.name == "unmatched")
     assert (await unmatched.count(tx, now), unmatched.place) == (1, "/needs/unmatched")
     assert set(expected) == {need.name for need in needs.NEEDS if need.items is not None}

@@ -24,7 +24,7 @@ def test_a_merchant_is_created_once_with_its_terms(api_server: ApiServer) -> Non
     admin = create_person(api_server, None, staff_role="admin")
     form = new_form(
         admin, name=" Quay Tea ", currency="eur", platform_fee_rate="2.9", reserve_rate="10",
-        fees="ALIPAY=0.02", settlement_calendar="WEEKDAYS",
+        fees="ALIPAY=2%", settlement_calendar="WEEKDAYS",
     )  # fmt: skip
     locations = {admin.post(PATH, form).headers["location"] for _ in range(2)}
     (location,) = locations
@@ -34,7 +34,7 @@ def test_a_merchant_is_created_once_with_its_terms(api_server: ApiServer) -> Non
     assert (str(merchant.platform_fee_rate), str(merchant.reserve_rate)) == ("0.029", "0.1")
     assert [str(fee) for fee in merchants.read_fees(merchant.fees)] == ["ALIPAY=0.02"]
     page = admin.get(location).text
-    assert f'href="/console/merchants/{merchant.id}/owner"' in page
+    assert f'href="/console/merchants/{merchant.id}/members"' in page
     (row,) = api_server.sql(
         "select who, reason from audit_log where action = 'merchants create' and merchant_id = $1",
         merchant.id,
@@ -55,7 +55,7 @@ def test_each_field_of_a_new_merchant_shows_its_error(api_server: ApiServer) -> 
     admin = create_person(api_server, None, staff_role="admin")
     for field, entry in (
         ("name", " "), ("currency", "XXX"), ("platform_fee_rate", "100"), ("reason", ""),
-        ("fees", "GOLD=0.1"), ("reserve_days", "ten"),
+        ("fees", "GOLD=10%"), ("reserve_days", "ten"),
     ):  # fmt: skip
         form = new_form(admin, name="Quay Tea") | {field: entry}
         refusal = admin.post(PATH, form)
@@ -70,19 +70,36 @@ def test_only_administrators_create_merchants(api_server: ApiServer) -> None:
         assert PATH not in visitor.get("/console/merchants").text
 
 
-def test_an_administrator_invites_the_owner_of_a_merchant(api_server: ApiServer) -> None:
+def test_an_administrator_invites_the_owner_and_members_of_a_merchant(
+    api_server: ApiServer,
+) -> None:
     admin = create_person(api_server, None, staff_role="admin")
-    created = admin.post(PATH, new_form(admin, name="Quay Tea")).headers["location"]
-    path = created.partition("?")[0] + "/owner"
-    assert "Quay Tea" in admin.get(path).text
-    refusal = admin.post(path, {"email": "ben"})
-    assert (refusal.status_code, 'id="email-error"' in refusal.text) == (400, True)
-    page = admin.post(path, {"email": "ben@quay.example"}).text
+    merchant_path = admin.post(PATH, new_form(admin, name="Quay Tea")).headers["location"]
+    merchant_path = merchant_path.partition("?")[0]
+    path = f"{merchant_path}/members"
+    assert f'href="{path}">Invite the owner' in admin.get(merchant_path).text
+    page = admin.get(path).text
+    assert "Quay Tea" in page
+    assert '<option value="owner" selected>' in page
+    for form, field in (
+        ({"email": "ben", "role": "owner"}, "email"),
+        ({"email": "b@c.de"}, "role"),
+    ):
+        refusal = admin.post(path, form)
+        assert (refusal.status_code, f'id="{field}-error"' in refusal.text) == (400, True)
+    page = admin.post(path, {"email": "ben@quay.example", "role": "owner"}).text
     assert "ben@quay.example is invited" in page
-    (link,) = re.findall(r"<code>(http\S+/invite/\S+)</code>", page)
-    assert (
-        "Quay Tea" in admin.get(link.partition("/invite/")[1] + link.partition("/invite/")[2]).text
-    )
+    (link,) = re.findall(r"<code>http\S+(/invite/\S+)</code>", page)
+    assert "Quay Tea" in admin.get(link).text
+    create_person(api_server, merchant_path.rpartition("/")[2], "owner")
+    # A merchant that has members can get more of them, each with any role.
+    assert f'href="{path}">Invite a member' in admin.get(merchant_path).text
+    page = admin.get(path).text
+    assert '<option value="viewer" selected>' in page
+    page = admin.post(path, {"email": "eve@quay.example", "role": "finance"}).text
+    assert "eve@quay.example is invited" in page
     support = create_person(api_server, None, staff_role="support")
-    assert "Only an administrator invites owners." in support.get(path).text
-    assert support.post(path, {"email": "eve@quay.example"}).status_code == 403
+    assert path not in support.get(merchant_path).text
+    assert "Only an administrator invites members." in support.get(path).text
+    form = {"email": "eve@quay.example", "role": "owner"}
+    assert support.post(path, form).status_code == 403

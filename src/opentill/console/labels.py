@@ -212,6 +212,7 @@ NEED: Final = {
     "books": N_("Findings in the books: {number}"),
     "differences": N_("Differences between reports and books: {number}"),
     "disputes": N_("Disputes near their deadline: {number}"),
+    "open_disputes": N_("Open disputes: {number}"),
     "unmatched": N_("Disputes without an order: {number}"),
     "refund_cases": N_("Refunds that need attention: {number}"),
     "duplicates": N_("Second payments not given back: {number}"),
@@ -393,7 +394,7 @@ TERM_ERROR: Final = {
     "days": N_("Enter a whole number of days: at most 365 until settlement, 3650 for the reserve"),
     "choice": N_("Choose one of the values"),
     "rows": N_(
-        "Enter rows such as CREDIT_CARD:EUR=0.014+0.25, with a method and a currency that exist"
+        "Enter rows such as CREDIT_CARD:EUR=1.4%+0.25, with a method and a currency that exist"
     ),
     "addresses": N_("Enter addresses or networks such as 192.0.2.0/24"),
 }
@@ -401,7 +402,8 @@ TERM_HINT: Final = {
     "percent": N_("A number from 0 to below 100, such as 2.9"),
     "amount": N_("An amount such as 15.00"),
     "rows": N_(
-        "One row per method and currency, such as CREDIT_CARD:EUR=0.014+0.25 for 1.4% and 0.25 EUR."
+        "One row per method and currency, such as CREDIT_CARD:EUR=1.4%+0.25 for 1.4% and "
+        "0.25 EUR of each card payment in euros."
     ),
     "addresses": N_(
         "One address or network per row, such as 192.0.2.0/24. Leave it empty to allow all."
@@ -414,11 +416,26 @@ TERM_VALUE: Final = {
     "WEEKDAYS": N_("weekdays"),
 }
 TRIAL_ACCOUNT: Final = {
-    "pending": N_("Pending"),
-    "available": N_("Available"),
-    "frozen": N_("Frozen"),
-    "reserve": N_("Reserve"),
-    "gateway": N_("At gateways"),
-    "bank": N_("In the bank"),
-    "platform": N_("Platform"),
+    "pending": N_("Merchants: pending"),
+    "available": N_("Merchants: available"),
+    "frozen": N_("Merchants: held"),
+    "reserve": N_("Merchants: reserve"),
+    "gateway": N_("Gateway clearing"),
+    "bank": N_("Bank clearing"),
+    "platform": N_("Fee revenue"),
+}
+ABOUT_TRIAL_ACCOUNT: Final = {
+    "pending": N_("Owed to merchants for payments that are not settled yet."),
+    "available": N_("Owed to merchants, and ready to be paid out."),
+    "frozen": N_("Owed to merchants, and held for refunds and disputes in progress."),
+    "reserve": N_("Owed to merchants, and kept back as their rolling reserve."),
+    "gateway": N_(
+        "Payments that gateways have taken, less refunds and lost disputes. A debit is what "
+        "gateways have collected."
+    ),
+    "bank": N_(
+        "Payouts to merchants, less credits to their balances. A credit is what has left the "
+        "operator’s bank account."
+    ),
+    "platform": N_("Fees that merchants have paid, less corrections of their balances."),
 }

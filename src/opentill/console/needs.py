@@ -116,6 +116,10 @@ async def _disputes(tx: Tx, now: int) -> list[Item]:
     ]
 
 
+async def _count_open_disputes(tx: Tx, _now: int) -> int:
+    return len(await disputes.search_all(tx, disputes.DisputeFilter(statuses=("OPEN",)), MOST))
+
+
 async def _count_unmatched(tx: Tx, _now: int) -> int:
     return len((await disputes.list_unmatched(tx))[:MOST])
 
@@ -264,6 +268,13 @@ NEEDS: Final = (
         page="/reconciliation",
     ),
     _need_with_list("disputes", "disputes.read", _disputes, dispute_reasons.name_of),
+    Need(
+        name="open_disputes",
+        permission="disputes.read",
+        count=_count_open_disputes,
+        page="/disputes?status=OPEN",
+        limit=MOST,
+    ),
     Need(
         name="unmatched",
         permission="disputes.read",

@@ -1,11 +1,12 @@
-"""Staff invite the owner of a merchant, such as after they have created it."""
+"""Staff invite members of a merchant, such as the owner of one that they have created."""
 
-from typing import Final
+from typing import Any, Final
 
 from starlette.responses import Response
 
 from opentill import mail, merchants, people
 from opentill.console.merchants import PLACE
+from opentill.people import MERCHANT_ROLES
 from opentill.portal import invitations, mail_language, render
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
@@ -20,55 +21,62 @@ async def show_form(request: PageRequest) -> Response:
 
 
 async def _page(
-    request: PageRequest,
-    status: int = 200,
-    errors: dict[str, str] | None = None,
-    *,
-    email: str = "",
-    language: str = "",
-    invited: str = "",
-    link: str = "",
+    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None, **values: str
 ) -> Response:
+    """Render the page; ``values`` are the entries of a refused form, or the invitation."""
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
+        members = await people.members(tx, merchant.id)
+    shown: dict[str, Any] = {
+        "email": "",
+        "role": "viewer" if members else "owner",
+        "language": request.localizer.language,
+        "invited": "",
+        "link": "",
+        **values,
+    }
     return render.page(
         request,
-        "owner_invitation.html",
+        "member_invitation.html",
         status,
         merchant=merchant,
+        has_members=bool(members),
+        roles=MERCHANT_ROLES,
         errors=errors or {},
-        email=email,
-        language=language or request.localizer.language,
-        invited=invited,
-        link=link,
+        **shown,
     )
 
 
-async def invite_owner(request: PageRequest) -> Response:
-    """Invite an owner. If there is no mail server, the page shows the link once."""
+async def invite_member(request: PageRequest) -> Response:
+    """Invite a member. If there is no mail server, the page shows the link once."""
     form = await request.form()
     email, language = form.get("email", ""), mail_language.choose(request, form)
+    role = next((role for role in MERCHANT_ROLES if role == form.get("role")), None)
+    if role is None:
+        return await _page(request, 400, {"role": N_("Choose one of the roles")}, email=email)
     if language is None:
         errors = {"language": N_("Choose one of the languages")}
-        return await _page(request, 400, errors, email=email)
+        return await _page(request, 400, errors, email=email, role=role)
     invitation = mail.NewInvitation(
         email=email,
         by=request.login.name,
         language=language,
         merchant_id=request.merchant_id,
-        role="owner",
+        role=role,
     )
     actor = people.actor_of(request.login, _REASON)
     try:
         invited, link = await invitations.invite(request, invitation, actor)
     except invitations.Refused as refusal:
         errors = {"email": refusal.error}
-        return await _page(request, refusal.status, errors, email=email, language=language)
+        return await _page(
+            request, refusal.status, errors, email=email, role=role, language=language
+        )
     return await _page(request, invited=invited, link=link)
 
 
-_PLACE: Final = f"{PLACE}/{{merchant:id}}/owner"
+_PLACE: Final = f"{PLACE}/{{merchant:id}}/members"
 pages: Final = (
     Page("GET", _PLACE, "merchants.read", show_form),
-    Page("POST", _PLACE, "people.manage", invite_owner),
+    Page("POST", _PLACE, "people.manage", invite_member),
 )
