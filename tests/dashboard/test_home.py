@@ -13,6 +13,7 @@ from opentill.figures import jobs
 from opentill.web import assets
 from opentill.web.language import Localizer
 from support.api_server import ApiServer, Shop
+from support.payout_runs import ANN, IBAN
 from support.people import Visitor, create_person
 
 
@@ -100,6 +101,27 @@ def test_each_role_sees_what_needs_its_attention(shop: Shop) -> None:
     assert "Webhook endpoints that are disabled: 1" in text
     for hidden in ("Open disputes", "Payouts", "becomes available"):
         assert hidden not in text
+    # Only an owner may accept the agreement and enter the bank account.
+    text = text_of(read_home(create_person(server, shop.id, "support"), shop))
+    assert "Open disputes: 1" in text
+    assert "Accept the merchant services agreement" not in text
+
+
+def test_an_owner_is_asked_for_a_bank_account_when_money_is_available(shop: Shop) -> None:
+    server, line = shop.api_server, "Add a bank account, so that the available balance"
+    owner = create_person(server, shop.id, "owner")
+    finance = create_person(server, shop.id, "finance")
+    assert line not in read_home(owner, shop)
+    # A payout that failed has returned its money to the available balance.
+    fail_payout(shop, shop.create_payout())
+    page = read_home(owner, shop)
+    assert line in page
+    assert f'href="/dashboard/{shop.id}/payouts/account"' in page
+    assert line not in read_home(finance, shop)
+    rule = payouts.HoldRule(server.app.settings.secret_key, 3)
+    now = server.app.clock()
+    server.tx(lambda tx: payouts.change_account(tx, shop.id, IBAN, ANN, rule, now))
+    assert line not in read_home(owner, shop)
 
 
 def test_a_count_that_reaches_its_limit_is_shown_with_a_plus(

@@ -79,6 +79,13 @@ def test_the_list_of_payments_and_its_export_have_the_same_filters(shop: Shop) -
         assert {id_ for id_ in all_ids if f"<bdi>{id_}</bdi>" in page} == expected, query
         assert {row["id"] for row in payments.export(**query)} == expected, query
     assert payments.page(amount="1").count("Nothing matches.") == 1
+    options = re.findall(
+        r'<option value="(prod_\w+)"( selected)?>([^<]*)<', payments.page(product=cup)
+    )
+    assert [(id_, bool(chosen), name.strip("\u2068\u2069")) for id_, chosen, name in options] == [
+        (cup, True, "Cup"),
+        (tea, False, "Tea"),
+    ]
 
 
 def test_an_invalid_filter_shows_its_error_at_the_field(shop: Shop) -> None:
@@ -89,7 +96,7 @@ def test_an_invalid_filter_shows_its_error_at_the_field(shop: Shop) -> None:
         ("status", "GONE", "Choose one of the statuses"),
         ("amount", "nine", "Enter an amount such as 24.90"),
         ("email", "ada", "Enter the whole e-mail address"),
-        ("product", other_shops_product, "Enter the id of one of your products"),
+        ("product", other_shops_product, "Choose one of your products"),
         ("from", "31.1.2026", "Enter a day as 2026-01-31"),
         ("metadata_value", "x", "Enter a key"),
         ("query", "x" * 201, "Search for at most 200"),
@@ -97,7 +104,7 @@ def test_an_invalid_filter_shows_its_error_at_the_field(shop: Shop) -> None:
         page = payments.page(**{name: value})
         field = "metadata_key" if name == "metadata_value" else name
         assert error in field_error(page, field), name
-        assert name == "status" or f'value="{value}"' in page
+        assert name in {"status", "product"} or f'value="{value}"' in page
         assert "<details" in page
         response = payments.visitor.get(f"{payments.path}.csv", params={name: value})
         assert response.status_code == 303, name  # an invalid filter must not export all payments

@@ -9,6 +9,7 @@ from opentill import (
     agreement,
     disputes,
     figures,
+    ledger,
     merchants,
     orders,
     payouts,
@@ -106,7 +107,7 @@ async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
                 refunds.MOST_COUNTED,
             )
         )
-    if access.may("agreement.read"):
+    if access.may("agreement.accept"):
         accepted = await agreement.acceptances(tx, merchant_id)
         status = agreement.status(agreement.current(request.app.settings), accepted)
         todo.append(
@@ -124,6 +125,16 @@ async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
                 N_("Webhook endpoints that are disabled: {number}"),
                 disabled,
                 "/developers/webhooks",
+            )
+        )
+    if access.may("payouts.account") and await payouts.find_account(tx, merchant_id) is None:
+        balances = await ledger.trial_balance(tx, merchant_id)
+        has_money = any(balance.available > 0 for balance in balances)
+        todo.append(
+            Todo(
+                N_("Add a bank account, so that the available balance can be paid out"),
+                int(has_money),
+                "/payouts/account",
             )
         )
     if access.may("payouts.read"):

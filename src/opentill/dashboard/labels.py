@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from opentill.outgoing import client
 from opentill.web.translations import N_, NC_
 
 ABOUT_BALANCE: Final = {
@@ -21,13 +22,6 @@ ABOUT_PAYOUT_STATUS: Final = {
     "PENDING": N_("The operator has sent it or will soon; your bank has not confirmed it yet."),
     "PAID": N_("The bank has confirmed it."),
     "FAILED": N_("It came back, and the money is available again."),
-}
-ABOUT_ROLE: Final = {
-    "owner": N_("Full access, including the team and the agreement."),
-    "finance": N_("Balance, payouts, refunds and exports."),
-    "support": N_("Payments, refunds, customers and disputes."),
-    "developer": N_("API keys, endpoints, events and Epay."),
-    "viewer": N_("Can view everything except secrets."),
 }
 EVENT_TYPE: Final = {
     "order.paid": N_("Payment succeeded"),
@@ -63,6 +57,18 @@ ACCOUNT: Final = {
 AGREEMENT_STATUS: Final = {
     "NONE": N_("The agreement is not accepted yet"),
     "OUTDATED": N_("Version {version} is new, and is not accepted yet"),
+}
+# The reasons of failed attempts (``outgoing/client.py``).
+ATTEMPT_ERROR: Final = {
+    client.UNKNOWN_HOST: N_("The host name could not be resolved (DNS)."),
+    client.REFUSED: N_("The server refused the connection."),
+    client.CONNECT_TIMEOUT: N_("The server did not accept the connection in time."),
+    client.NO_ROUTE: N_("The server could not be reached."),
+    client.WRONG_CERTIFICATE: N_("The server’s TLS certificate is not valid for this address."),
+    client.NO_TLS: N_("The TLS connection to the server failed."),
+    client.RESPONSE_TIMEOUT: N_("The server did not respond in time."),
+    client.CLOSED: N_("The server closed the connection before its response was complete."),
+    client.MALFORMED: N_("The server’s response was not valid HTTP."),
 }
 ATTEMPT_OUTCOME: Final = {
     "no_answer": N_("No response"),
@@ -286,7 +292,7 @@ PAYMENT_FILTER_ERROR: Final = {
     "status": N_("Choose one of the statuses"),
     "email": N_("Enter the whole e-mail address, as ada@example.com"),
     "amount": N_("Enter an amount such as 24.90 or $24.90"),
-    "product": N_("Enter the id of one of your products, as prod_…"),
+    "product": N_("Choose one of your products"),
     "metadata": N_("Enter a key of at most 64 characters and the value that it has"),
 }
 PAYMENT_METHOD_NAME: Final = {

@@ -1,15 +1,20 @@
 """Functions and texts that several pages of the dashboard share."""
 
+from typing import Final
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
-from opentill import merchants
+from opentill import merchants, products
 from opentill.db import rate_limits
 from opentill.merchants import Merchant
 from opentill.portal import render
 from opentill.portal.request import PageRequest
+from opentill.products import Product, ProductsQuery
+
+# A filter offers at most this many products.
+_MOST_PRODUCTS: Final = 100
 
 
 async def find_merchant(request: PageRequest) -> Merchant:
@@ -21,6 +26,19 @@ async def find_merchant(request: PageRequest) -> Merchant:
 async def find_zone(request: PageRequest) -> ZoneInfo:
     """Read the time zone of the merchant in the path."""
     return ZoneInfo((await find_merchant(request)).time_zone)
+
+
+async def product_choices(request: PageRequest, chosen_id: str) -> list[Product]:
+    """Return the products that a filter offers: the newest, and the chosen one if it is older.
+
+    ``chosen_id`` is "" or the id of a product of the merchant.
+    """
+    query = ProductsQuery(size=_MOST_PRODUCTS)
+    newest, _ = await products.list_page(request.app.db, request.merchant_id, query)
+    if not chosen_id or any(product.id == chosen_id for product in newest):
+        return newest
+    async with request.app.db.connection() as tx:
+        return [await products.find(tx, request.merchant_id, chosen_id), *newest]
 
 
 def redirect(request: PageRequest, /, *path: str, **query: str) -> Response:

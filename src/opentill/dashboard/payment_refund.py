@@ -39,7 +39,7 @@ async def create(request: PageRequest, behind: Behind) -> Response:
     if refusal is not None:
         return await _page(request, behind, amount, form, refusal)
     if _needs_proof(request, order, amount):
-        response = await identity_proof.require(request)
+        response = await identity_proof.require(request, "payments.refund")
         if response is not None:
             return response
     actor = people.actor_of(request.login, _REASON)

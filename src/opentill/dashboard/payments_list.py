@@ -182,6 +182,7 @@ async def show(request: PageRequest) -> Response:
         errors=search.errors,
         statuses=tuple(SHOWN_STATUS),
         longest=_LONGEST,
+        products=await page_helpers.product_choices(request, search.filters.get("productId", "")),
         chosen=columns,
         all_columns=payments_columns.COLUMNS,
         csv=_csv_address(request),

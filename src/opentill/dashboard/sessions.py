@@ -23,12 +23,10 @@ from opentill.orders.model import SessionStatus
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
-from opentill.products import Product, ProductsQuery
+from opentill.products import Product
 from opentill.web.translations import N_
 
 _STATUSES: Final[tuple[SessionStatus, ...]] = get_args(SessionStatus)
-# The filter offers at most this many products; the page of an older product links to its sessions.
-_MOST_CHOICES: Final = 100
 _REASON: Final = "on the page of sessions"
 # Maps a field of the service to a field of the form and its error text.
 _ERRORS: Final = {
@@ -95,7 +93,7 @@ async def show(request: PageRequest) -> Response:
         chosen=query.status,
         statuses=_STATUSES,
         product=product,
-        products=await _choices(request, product),
+        products=await page_helpers.product_choices(request, product.id if product else ""),
         rows=[
             Row(session, by_id[session.order_id], Money(session.amount_minor, session.currency))
             for session in page
@@ -115,15 +113,6 @@ async def _product(tx: Tx, request: PageRequest) -> tuple[Product | None, dict[s
     except NotFound:
         pass
     return None, {"product": N_("Choose one of your products")}
-
-
-async def _choices(request: PageRequest, chosen: Product | None) -> list[Product]:
-    """Return the products to choose from: the newest, and the chosen one if it is older."""
-    query = ProductsQuery(size=_MOST_CHOICES)
-    newest, _ = await products.list_page(request.app.db, request.merchant_id, query)
-    if chosen is None or any(product.id == chosen.id for product in newest):
-        return newest
-    return [chosen, *newest]
 
 
 def _email(request: PageRequest) -> tuple[str, dict[str, str]]:
