@@ -58,6 +58,7 @@ GLOBAL_INDEXES: Final = {
     "gateway_tests_newest",
     "disputes_of_all",
     "payouts_returned",
+    "payouts_by_bank_reference",
     "products_by_words",
     "ignored_fields_old",
     "payout_transfers_of_run",

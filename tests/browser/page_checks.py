@@ -68,6 +68,12 @@ UNFOLD = """() => {
   document.querySelectorAll('.sheet[popover]').forEach(e => e.removeAttribute('popover'));
 }"""
 
+# Returns the check boxes and radio buttons in the browser's own colour.
+BROWSER_COLOURED_BOXES = """() => [...document.querySelectorAll(
+    'input:is([type="checkbox"], [type="radio"])')]
+  .filter(e => getComputedStyle(e).accentColor === 'auto')
+  .map(e => e.outerHTML.slice(0, 80))"""
+
 # Returns the targets smaller than 24 by 24 pixels that are not within a sentence (WCAG 2.5.8).
 SMALL_TARGETS = """() => [...document.querySelectorAll('a, button, input, summary')]
   .filter(e => e.checkVisibility() && !e.closest('.skip') && e.type !== 'hidden')
@@ -84,7 +90,7 @@ OVERFLOW_WIDTH = "() => document.documentElement.scrollWidth - document.document
 # Returns the results of all checks, with the colour scheme and width of the display.
 PAGE_PROBLEMS = f"""() => ({{
   shown: [matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light', innerWidth],
-  faint: ({LOW_CONTRAST_TEXT})(), small: ({SMALL_TARGETS})(),
+  faint: ({LOW_CONTRAST_TEXT})(), small: ({SMALL_TARGETS})(), boxes: ({BROWSER_COLOURED_BOXES})(),
   wider: Math.max(0, ({OVERFLOW_WIDTH})()),
 }})"""
 

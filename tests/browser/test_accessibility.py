@@ -286,7 +286,7 @@ async def test_every_page_of_the_console_is_linked_and_accessible(
         f"{url}/console/payments?merchant={owner[0]}&status=PAID",
         f"{url}/console/search?q=a",
         # Only the page of a merchant without people links to it.
-        f"{url}/console/merchants/{owner[0]}/owner",
+        f"{url}/console/merchants/{owner[0]}/members",
     ]
     visited, violations = await _follow_links(await context.new_page(), starts, (f"{url}/console",))
     assert violations == {}

@@ -126,7 +126,10 @@ def test_accepting_the_agreement_needs_a_step_up(shop: Shop) -> None:
     shop.api_server.tx(
         lambda tx: tx.execute("update logins set proved_at = 0 where person_id = $1", ada.person_id)
     )
-    assert heading_of(accept(ada, shop, form)) == "Confirm that it is you"
+    proof = accept(ada, shop, form)
+    assert heading_of(proof) == "Confirm that it is you"
+    assert "Accept the merchant services agreement" in proof.text
+    assert f'href="/dashboard/{shop.id}/agreement">Cancel' in proof.text
     assert acceptance_rows(shop) == []
     assert accept(ada, shop, form | {"proof_password": PASSWORD}).status_code == 303
     assert len(acceptance_rows(shop)) == 1

@@ -8,6 +8,7 @@ import pytest
 from opentill.app import PORTALS
 from opentill.people import (
     MERCHANT_ROLES,
+    NEED_PROOF,
     RULES,
     STAFF_ROLES,
     MerchantRole,
@@ -16,6 +17,7 @@ from opentill.people import (
     member_may,
     staff_may,
 )
+from opentill.portal.labels import PROVED_ACTION
 from opentill.portal.model import DASHBOARD_PATH, Page
 from support.api_server import Shop
 from support.people import Visitor, create_person, heading_of
@@ -73,6 +75,11 @@ def test_changes_of_the_own_second_factors_and_logins_need_a_step_up() -> None:
     for page in forms:
         if "/authenticator" in page.path or "/passkeys/" in page.path:
             assert page.path in with_proof
+
+
+def test_the_page_that_asks_for_a_proof_names_the_action_of_each_form() -> None:
+    with_proof = {page.allowed for page in PAGES if page.proof or page.allowed in NEED_PROOF}
+    assert set(PROVED_ACTION) == with_proof - {"anyone"} | {"payments.refund"}
 
 
 def test_viewers_only_read_and_owners_have_every_permission() -> None:
@@ -198,4 +205,6 @@ def test_another_merchant_gets_the_same_response_as_one_that_does_not_exist(shop
     responses = [ada.get(f"/dashboard/{id_}/") for id_ in (other_id, unused_id, "mer_x", "x/y/z")]
     assert {response.status_code for response in responses} == {404}
     assert {heading_of(response) for response in responses} == {"We cannot find this page"}
+    assert "There is no page at this address" in responses[0].text
+    assert "24 hours" not in responses[0].text
     assert responses[0].text.replace(other_id, "") == responses[1].text.replace(unused_id, "")

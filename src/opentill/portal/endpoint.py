@@ -76,7 +76,10 @@ class Endpoint:
         if page.allowed != "a person":
             await _check_permission(request, page)
             needs_proof = page.method == "POST" and page.allowed in NEED_PROOF
-        if needs_proof and (response := await identity_proof.require(request)) is not None:
+        if (
+            needs_proof
+            and (response := await identity_proof.require(request, page.allowed)) is not None
+        ):
             return response
         return await page.handler(request)
 

@@ -10,7 +10,8 @@ from opentill.db.database import Tx
 from opentill.people import passkeys
 from opentill.people.logins import Proof
 from opentill.portal import login_cookies, render
-from opentill.portal.model import PROOF_PREFIX
+from opentill.portal.labels import PROVED_ACTION
+from opentill.portal.model import PROOF_PREFIX, Allowed
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
@@ -19,11 +20,12 @@ _CODE: Final = f"{PROOF_PREFIX}code"
 _CREDENTIAL: Final = f"{PROOF_PREFIX}credential"
 
 
-async def require(request: PageRequest) -> Response | None:
+async def require(request: PageRequest, action: Allowed) -> Response | None:
     """Return the page that asks for a proof of identity, None if the person has just given one.
 
     A proof counts for ten minutes. It is a passkey, or the password with a code of the second
-    factor if there is one.
+    factor if there is one. ``action`` is the permission to do what the form does; the page names
+    it by ``PROVED_ACTION``.
     """
     if request.login.is_proved(request.now):
         return None
@@ -63,7 +65,7 @@ async def require(request: PageRequest) -> Response | None:
     files = await request.encoded_files()
     return render.page(
         request, "proof.html", status, form=form | files, errors=errors, security=security,
-        wait=wait, options=options, scripts=options is not None,
+        action=PROVED_ACTION[action], wait=wait, options=options, scripts=options is not None,
         files=bool(files), lost=len(files) < len(await request.files()),
     )  # fmt: skip
 

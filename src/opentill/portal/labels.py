@@ -6,6 +6,7 @@ from typing import Final
 
 from opentill.orders import RefundProgress, Status
 from opentill.people import MerchantRole, StaffRole
+from opentill.portal.model import Allowed
 from opentill.web.translations import N_, NC_
 
 ATTEMPT_STATUS: Final = {
@@ -203,6 +204,35 @@ RESERVE_STATUS: Final = {
     "OFFSET": N_("used for a chargeback"),
     "RELEASED": N_("released"),
 }
+ABOUT_ROLE: Final[Mapping[MerchantRole, str]] = {
+    "owner": N_("Full access, including the team and the agreement."),
+    "finance": N_("Balance, payouts, refunds and exports."),
+    "support": N_("Payments, refunds, customers and disputes."),
+    "developer": N_("API keys, endpoints, events and Epay."),
+    "viewer": N_("Can view everything except secrets."),
+}
+# What a form does for which a person must prove their identity, by the permission of its page.
+PROVED_ACTION: Final[Mapping[Allowed, str]] = {
+    "a person": N_("Change your security settings"),
+    "payments.refund": N_("Refund a payment"),
+    "payouts.account": N_("Change the bank account for payouts"),
+    "keys.manage": N_("Create, change or delete an API key"),
+    "endpoints.manage": N_("Add, change or delete a webhook endpoint"),
+    "endpoints.secrets": N_("Show or replace the secret of a webhook endpoint"),
+    "epay.manage": N_("Change the Epay credentials"),
+    "team.manage": N_("Change the team"),
+    "agreement.accept": N_("Accept the merchant services agreement"),
+    "merchants.manage": N_("Create a merchant or change its status"),
+    "terms.manage": N_("Change the terms of a merchant"),
+    "payouts.manage": N_("Make or record payouts"),
+    "balance.adjust": N_("Adjust the balance of a merchant"),
+    "orders.decide": N_("Decide how a payment ended"),
+    "orders.refund": N_("Refund a payment of a merchant"),
+    "disputes.decide": N_("Decide a dispute"),
+    "approvals.decide": N_("Approve or reject a request"),
+    "people.manage": N_("Invite people or change their roles"),
+    "rates.manage": N_("Set exchange rates"),
+}
 ROLE: Final[Mapping[MerchantRole, str]] = {
     "owner": N_("Owner"),
     "finance": N_("Finance"),
@@ -236,7 +266,8 @@ ERROR_TEXT: Final = {
     "forbidden": N_(
         "Your role at this merchant does not include it. An owner of the team can change your role."
     ),
-    "missing": N_(
+    "missing": N_("There is no page at this address, or what it showed no longer exists."),
+    "missing_link": N_(
         "The address may be incomplete, or the link was used already or is older than 24 hours."
     ),
     "refused": N_("Nothing was changed. Please open the page again and start from there."),
@@ -246,6 +277,7 @@ ERROR_TEXT: Final = {
 ERROR_TITLE: Final = {
     "forbidden": N_("You may not do this"),
     "missing": N_("We cannot find this page"),
+    "missing_link": N_("We cannot find this page"),
     "refused": N_("This request cannot be processed"),
     "busy": N_("Too many requests"),
     "unavailable": N_("We will be back in a moment"),

@@ -66,4 +66,6 @@ def error_page(error: Exception, request: PageRequest) -> Response:
     status, headers = responses.error_headers(error)
     is_forbidden = status == NotPermitted.status
     name = "forbidden" if is_forbidden else responses.TROUBLES.get(status, "refused")
+    if name == "missing" and "token" in request.ids:
+        return page(request, "error.html", status, headers, error="missing_link")
     return page(request, "error.html", status, headers, error=name)
