@@ -311,11 +311,11 @@ async def _find_differences(tx: Tx, request: PageRequest, text: str, names: _Nam
 
 async def _find_staff(tx: Tx, request: PageRequest, text: str) -> Group:
     """Return the staff whose e-mail address or name contains the text."""
-    sought = text.casefold()
+    folded = text.casefold()
     matches = [
         person
         for person in await people.colleagues(tx)
-        if sought in person.email.casefold() or sought in person.name.casefold()
+        if folded in person.email.casefold() or folded in person.name.casefold()
     ]
     return Group(
         id="people",

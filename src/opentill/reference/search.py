@@ -90,8 +90,8 @@ def _snippet(place: Place, words: list[str]) -> str:
     """Return an excerpt of the text around its first matching word."""
     text = " ".join(place.text.split())
     folded = text.casefold()
-    found = (folded.find(word if word in folded else _stem(word)) for word in words)
-    at = min((index for index in found if index >= 0), default=0)
+    positions = (folded.find(word if word in folded else _stem(word)) for word in words)
+    at = min((index for index in positions if index >= 0), default=0)
     start = text.rfind(" ", 0, max(at - _SNIPPET // 3, 0)) + 1
     piece = text[start : start + _SNIPPET]
     if start + _SNIPPET < len(text):
