@@ -159,8 +159,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_DIRECTORY] = stack.enter_context(run_directory(MEMORY))
         os.environ["TMPDIR"] = tempfile.tempdir = str(config.stash[_DIRECTORY])
     if config.option.basetemp is None:
-        config.option.basetemp = tempfile.mkdtemp(prefix="opentill-tests-")
-        config.stash.setdefault(_DIRECTORY, Path(config.option.basetemp))
+        if _DIRECTORY not in config.stash:
+            config.stash[_DIRECTORY] = Path(tempfile.mkdtemp(prefix="opentill-tests-"))
+        # The name is short, because the path of a socket has at most 107 bytes.
+        config.option.basetemp = str(config.stash[_DIRECTORY] / "t")
     stack.callback(_remove_files_of_success, config)
     os.environ.pop(commands.SHARED, None)  # an outer run of pytest may have set it
     if config.getoption("numprocesses", None):

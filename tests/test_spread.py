@@ -74,7 +74,8 @@ def test_triggers_only_refuse_or_count(catalogue: Any) -> None:
     )
     counting = {
         "count_new_order", "count_deleted_orders", "count_changed_orders",
-        "check_and_count_entries", "note_changed_email", "note_late_payment", "sum_paid_uses",
+        "check_and_count_entries", "note_changed_email", "note_failed_refund", "note_late_payment",
+        "sum_paid_uses",
     }  # fmt: skip
     refusing = {
         "refuse_change", "refuse_history_change", "refuse_payout_transition", "refuse_removal",

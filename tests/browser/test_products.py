@@ -57,12 +57,12 @@ async def _add_tea(page: Page, owner: Owner) -> None:
     await page.goto(f"{owner.home}/")
     await page.get_by_role("link", name="Add a product").click()
     await page.get_by_label("Name", exact=True).fill("Green tea, 100 g")
-    await page.get_by_label("Price").fill("9,99")
+    await page.get_by_label("Price").fill("9,999.9.9")
     await page.get_by_label("Description").fill("Loose leaf.\nFrom a small garden.")
     await page.get_by_label("Image URL").fill(PICTURE)
     await page.get_by_role("button", name="Add the product").click()
     assert await page.get_by_label("Price").get_attribute("aria-invalid") == "true"
-    await page.get_by_label("Price").fill("9.99")
+    await page.get_by_label("Price").fill("9,99")
     await page.get_by_role("button", name="Add the product").click()
     assert "Green tea, 100 g" in await page.get_by_role("heading", level=1).inner_text()
 
