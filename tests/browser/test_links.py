@@ -27,6 +27,17 @@ async def test_a_link_is_created_and_used_without_scripts_on_pages_that_fit_ever
     await page.get_by_label("Maximum payments").fill("2")
     await page.get_by_role("button", name="Create the link").click()
     assert await page.get_by_label("Maximum amount").get_attribute("aria-invalid") == "true"
+    # The errors are in the form itself, which can be closed and opened again.
+    sheet = page.locator("#add")
+    assert await sheet.get_by_role("alert").is_visible()
+    assert await page.get_by_role("alert").count() == 1
+    await sheet.get_by_role("button", name="Close").click()
+    assert not await sheet.is_visible()
+    await page.get_by_role("button", name="Create a payment link").first.click()
+    assert await page.get_by_label("Name", exact=True).input_value() == "A gift for somebody"
+    await sheet.get_by_role("button", name="Close").click()
+    assert not await sheet.is_visible()
+    await page.get_by_role("button", name="Create a payment link").first.click()
     await page.get_by_label("Maximum amount").fill("500")
     await page.get_by_role("button", name="Create the link").click()
     link_page = page.url.partition("?")[0]

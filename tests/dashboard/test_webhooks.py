@@ -260,7 +260,9 @@ def test_deliveries_and_events_are_shown_and_can_be_resent(sending_server: ApiSe
         assert f"&#34;order_id&#34;: &#34;{order['id']}&#34;" in page.text
         assert "Nothing matches" in support.get(path, params={"status": "FAILED"}).text
         assert "Nothing matches" in support.get(path, params={"to": "2020-01-31"}).text
-        assert "Enter a day as" in support.get(path, params={"from": "soon"}).text
+        wrong_day = support.get(path, params={"from": "soon"}).text
+        assert "Enter a day as" in wrong_day
+        assert "<dialog" not in wrong_day  # the forms of the endpoint stay closed
         events = support.get(path_of(shop, "events"), params={"type": "order.paid"})
         (event_id,) = re.findall(r"developers/events/(evt_\w+)\"", events.text)
         assert order["id"] in events.text
