@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Mapping
 from datetime import date
+from functools import partial
 from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
@@ -63,6 +64,7 @@ async def _list(
         status,
         scripts=new is not None,
         zone=ZoneInfo(merchant.time_zone),
+        format_end=partial(page_helpers.format_end, request, zone=ZoneInfo(merchant.time_zone)),
         keys=rows[start : start + pager.size],
         pager=pager,
         chosen=chosen,
@@ -158,6 +160,7 @@ async def _key(
         "key.html",
         status,
         zone=ZoneInfo(merchant.time_zone),
+        format_end=partial(page_helpers.format_end, request, zone=ZoneInfo(merchant.time_zone)),
         key=key,
         state=_state(key, request.now),
         word=_confirmation(key),

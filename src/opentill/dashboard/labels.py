@@ -189,7 +189,7 @@ KEY_STATE: Final = {
 }
 LINK_PRICING: Final = {
     "fixed": N_("Fixed price"),
-    "open": N_("The customer chooses the amount"),
+    "open": N_("Customer chooses"),
 }
 LINK_RESULT: Final = {
     "made": N_("The link is ready. Give it to your customers."),

@@ -250,7 +250,7 @@ async def _link(
         zone=zone,
         row=row,
         link=link,
-        last_day=_shown_end(request, link, zone),
+        last_day=page_helpers.format_end(request, link.expires_at, zone),
         columns=_COLUMNS,
         rows=payments_columns.rows(request, zone, _COLUMNS, payments),
         most=_NEWEST,
@@ -277,20 +277,6 @@ def _stored_entries(link: PaymentLink, zone: ZoneInfo) -> Entries:
 def _last_day(moment: int, zone: ZoneInfo) -> str:
     """Return the last day before ``moment`` (Unix ms), which may be the midnight after that day."""
     return local(moment - 1, zone).date().isoformat()
-
-
-def _shown_end(request: PageRequest, link: PaymentLink, zone: ZoneInfo) -> str | None:
-    """Return a link's last day, with the time if the API has set one within the day.
-
-    None: it does not end.
-    """
-    end, localizer = link.expires_at, request.localizer
-    if end is None:
-        return None
-    day = local(end - 1, zone).date()
-    if day_bounds(day, zone).until == end:
-        return localizer.day_in(end - 1, zone)
-    return localizer.moment_in(end, zone)
 
 
 def _update(entries: Entries, link: PaymentLink, zone: ZoneInfo) -> LinkUpdate:

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from opentill import merchants, products
 from opentill.db import rate_limits
+from opentill.figures.model import day_bounds, local
 from opentill.merchants import Merchant
 from opentill.portal import render
 from opentill.portal.request import PageRequest
@@ -39,6 +40,18 @@ async def product_choices(request: PageRequest, chosen_id: str) -> list[Product]
         return newest
     async with request.app.db.connection() as tx:
         return [await products.find(tx, request.merchant_id, chosen_id), *newest]
+
+
+def format_end(request: PageRequest, end: int | None, zone: ZoneInfo) -> str | None:
+    """Return the last day before an end (Unix ms), or the end itself if it is within a day.
+
+    Forms have a field for the last day; the API also accepts a time within a day. None: no end.
+    """
+    if end is None:
+        return None
+    if day_bounds(local(end - 1, zone).date(), zone).until == end:
+        return request.localizer.day_in(end - 1, zone)
+    return request.localizer.moment_in(end, zone)
 
 
 def redirect(request: PageRequest, /, *path: str, **query: str) -> Response:
