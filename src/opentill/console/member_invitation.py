@@ -51,7 +51,7 @@ async def invite_member(request: PageRequest) -> Response:
     """Invite a member. If there is no mail server, the page shows the link once."""
     form = await request.form()
     email, language = form.get("email", ""), mail_language.choose(request, form)
-    role = next((role for role in MERCHANT_ROLES if role == form.get("role")), None)
+    role = invitations.chosen_role(form)
     if role is None:
         return await _page(request, 400, {"role": N_("Choose one of the roles")}, email=email)
     if language is None:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from opentill import mail, merchants, people
 from opentill.core.errors import Invalid
 from opentill.dashboard import page_helpers
-from opentill.people import MERCHANT_ROLES, MerchantRole
+from opentill.people import MERCHANT_ROLES
 from opentill.portal import invitations, mail_language, render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
@@ -51,13 +51,9 @@ async def _team(
     )
 
 
-def _role(form: dict[str, str]) -> MerchantRole | None:
-    return next((role for role in MERCHANT_ROLES if role == form.get("role")), None)
-
-
 async def invite(request: PageRequest) -> Response:
     """Invite somebody. The link is shown once if no mail server can send it."""
-    form, role = await request.form(), _role(await request.form())
+    form, role = await request.form(), invitations.chosen_role(await request.form())
     language = mail_language.choose(request, form)
     entries = {"email": form.get("email", ""), "language": language or ""}
     if role is None:
@@ -84,7 +80,7 @@ async def invite(request: PageRequest) -> Response:
 
 async def change_role(request: PageRequest) -> Response:
     """Change a member's role, after a choice about the API keys that exceed the new role."""
-    form, role = await request.form(), _role(await request.form())
+    form, role = await request.form(), invitations.chosen_role(await request.form())
     if role is None:
         return await _team(request, 400, {"members": N_("Choose one of the roles")})
     person, choice = form.get("person", ""), form.get("keys", "")

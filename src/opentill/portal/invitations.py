@@ -1,12 +1,13 @@
 """Invitations that pages create: of members by a team or by staff, and of staff."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from opentill import mail
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.merchants import Actor
-from opentill.people import NewLink
+from opentill.people import MERCHANT_ROLES, MerchantRole, NewLink
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
@@ -23,6 +24,11 @@ class Refused(Exception):
         super().__init__(error)
         self.status = status
         self.error = error
+
+
+def chosen_role(form: Mapping[str, str]) -> MerchantRole | None:
+    """Return the role that a form names, None if it names no role of merchants."""
+    return next((role for role in MERCHANT_ROLES if role == form.get("role")), None)
 
 
 async def invite(
