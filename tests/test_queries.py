@@ -174,8 +174,8 @@ ACROSS_MERCHANTS: Final = frozenset(
     f"{feature.strip()}.{name}"
     for feature, names in {
         # the operator, staff and the worker run these for all merchants
-        "adjustments.queries": "ANYWHERE RECHARGES",
-        "approvals.queries": "ANYWHERE WAITING",
+        "adjustments.queries": "ANYWHERE DECIDED RECHARGES",
+        "approvals.queries": "ANYWHERE DECIDED WAITING",
         "checkouts.queries": "COUNT_DUE DUE GATEWAY_TESTS",
         "db.queries": "ROW_COUNTS",
         "disputes.queries": "ANYWHERE CLAIM_UNMATCHED COUNT_UNMATCHED DUE MAKE_DUE OF_ALL",
@@ -203,7 +203,8 @@ ACROSS_MERCHANTS: Final = frozenset(
         "orders.settlement.queries": "RESERVES_DUE",
         "payment_links.queries": "ANYWHERE NOTE_ENDED",
         "payouts.queries": "ANYWHERE BY_IDS DUE FINISH_RUN IN_RUN MOVED_BY_RUN NEXT_DUE_MERCHANTS"
-        " OF_BANK_REFERENCE PUT_IN_FILE REQUESTS_WAITING REQUEST_ANYWHERE RETURNED RUN_EXCEEDS"
+        " OF_BANK_REFERENCE PUT_IN_FILE REQUESTS_DECIDED REQUESTS_WAITING REQUEST_ANYWHERE"
+        " RETURNED RUN_EXCEEDS"
         " SUMS_OF_RUNS TRANSFERS WAITING_OF_RUN",
         "rates.queries": "MISSING",
         "reconciliation.queries": "BETWEEN HAS_PAYMENTS NAMED SUMS_OF_PAYOUTS",

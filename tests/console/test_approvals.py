@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from console.console_pages import hidden_fields
+from console.console_pages import hidden_fields, visible_text
 from opentill import adjustments, approvals, ledger, merchants, payouts, people
 from opentill.adjustments import AdjustmentRequest
 from opentill.merchants import Actor
@@ -74,6 +74,52 @@ def test_only_another_person_approves_a_request_and_only_once(shop: Shop) -> Non
     assert read_available(shop) == 5000
     assert count_waiting_requests(approver) == before
     assert waiting not in approver.get("/console/approvals").text
+
+
+def test_decided_requests_are_listed_with_the_names_of_both_people(shop: Shop) -> None:
+    requester = create_person(shop.api_server, None, staff_role="finance")
+    approver = create_person(shop.api_server, None, staff_role="admin")
+    request_recharge(shop, requester, "R-old")
+    approved, rejected, withdrawn = (
+        request_recharge(shop, requester),
+        request_payout(shop, requester, "W-1"),
+        request_payout(shop, requester, "W-2"),
+    )
+    approver.post(f"/console/approvals/{approved}/approve")
+    approver.post(f"/console/approvals/{rejected}/reject", {"reason": "too <early>"})
+    requester.post(f"/console/approvals/{withdrawn}/reject", {"reason": "my mistake"})
+    page = approver.get("/console/approvals").text
+    rows = [visible_text(f"<main {row}") for row in page.partition('id="decided"')[2].split("<tr")]
+    requester_email, approver_email = (
+        person.audit_name.partition(" (")[0] for person in (requester, approver)
+    )
+    for reference, decision, email in (
+        ("R-1", "Approved", approver_email),
+        ("W-1", "Rejected too <early>", approver_email),
+        ("W-2", "Rejected my mistake", requester_email),
+    ):
+        (row,) = [row for row in rows if f" {reference} " in row and requester_email in row]
+        assert f" {decision} {email} " in row
+    assert not [row for row in rows if " R-old " in row and requester_email in row]
+
+
+def test_a_waiting_request_says_how_it_exceeds_the_limit(shop: Shop) -> None:
+    server = shop.api_server
+    settings = server.app.settings
+    requester = create_person(server, None, staff_role="finance")
+    request_recharge(shop, requester)
+    for limit, reason in (
+        ("49.99", "The amount is above the limit of $49.99."),
+        ("50", "it is above the limit of $50.00."),
+    ):
+        server.app.settings = msgspec.structs.replace(settings, approval_above=Decimal(limit))
+        page = visible_text(requester.get("/console/approvals").text)
+        server.app.settings = settings
+        (row,) = [
+            row for row in page.split("Reject ") if requester.audit_name.partition(" (")[0] in row
+        ]
+        assert reason in row
+        assert requester.person_id not in row
 
 
 def test_an_approval_needs_a_role_a_login_and_a_recent_proof_of_identity(shop: Shop) -> None:

@@ -97,7 +97,7 @@ EXPLAINED: Final = frozenset(
         " ADD_TRANSFER IS_IN_RUN ACCOUNT ADD_ACCOUNT REQUEST_ANYWHERE WAITING_OF_RUN RUN_EXCEEDS"
         " MOVED_BY_RUN",
         # these run in tests/approvals; all but the search by an id are limited to a merchant
-        "approvals.queries": "ANYWHERE WAITING WAITING_OF_SUBJECT INSERT BY_ID DECIDE",
+        "approvals.queries": "ANYWHERE WAITING WAITING_OF_SUBJECT INSERT BY_ID DECIDE DECIDED",
         # these read rows of all merchants, which tests/ledger/test_general.py tests
         "ledger.queries ": "BALANCES_AT MERCHANTS_AFTER",
         "list_counts.queries": "CHANGED",
@@ -138,8 +138,8 @@ EXPLAINED: Final = frozenset(
         "epay.queries  ": "FAILED_NOTICES PAID_TWICE",
         "merchants.queries  ": "SEARCH_AUDIT",
         "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",
-        "payouts.queries ": "DUE",
-        "adjustments.queries  ": "RECHARGES",
+        "payouts.queries ": "DUE REQUESTS_DECIDED",
+        "adjustments.queries  ": "DECIDED RECHARGES",
         # these are about applicants, who have no rows yet: tests/merchants/test_standing.py
         "merchants.queries   ": "INSERT_APPLICATION APPLICATION COUNT_APPLIED APPLIED_BY WAITING"
         " APPLIED_FROM WAITS_FROM",

@@ -14,6 +14,7 @@ from opentill.adjustments.model import (
 from opentill.adjustments.service import (
     approve,
     find_anywhere,
+    list_decided,
     list_newest,
     list_of_order,
     list_waiting,
@@ -36,6 +37,7 @@ __all__ = [
     "Status",
     "approve",
     "find_anywhere",
+    "list_decided",
     "list_newest",
     "list_of_order",
     "list_waiting",

@@ -43,6 +43,14 @@ WAITING = Query(
     order by created_at, id
     """,
 )
+# Adjustments of all merchants that a second person approved or rejected.
+DECIDED = Query(
+    Adjustment,
+    """
+    select * from adjustments where decided_by is not null
+    order by decided_at desc, id limit :limit
+    """,
+)
 NEWEST = Query(
     Adjustment,
     "select * from adjustments where merchant_id = :merchant_id order by id desc limit :limit",

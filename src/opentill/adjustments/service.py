@@ -223,6 +223,11 @@ async def list_waiting(tx: Tx, merchant_id: str | None = None) -> list[Adjustmen
     return await queries.WAITING.all(tx, merchant_id=merchant_id)
 
 
+async def list_decided(tx: Tx, limit: int) -> list[Adjustment]:
+    """Return adjustments that a second person approved or rejected, newest decision first."""
+    return await queries.DECIDED.all(tx, limit=limit)
+
+
 async def list_newest(tx: Tx, merchant_id: str, limit: int) -> list[Adjustment]:
     """Return a merchant's newest adjustments of any status, newest first."""
     return await queries.NEWEST.all(tx, merchant_id=merchant_id, limit=limit)

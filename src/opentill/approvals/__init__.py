@@ -2,6 +2,7 @@
 
 from opentill.approvals.model import (
     ActionRequest,
+    Decided,
     RefundDetails,
     ReportLine,
     Rules,
@@ -12,6 +13,7 @@ from opentill.approvals.model import (
 from opentill.approvals.service import (
     approve,
     check_run_taker,
+    list_decided,
     list_waiting,
     perform,
     reject,
@@ -20,6 +22,7 @@ from opentill.approvals.service import (
 
 __all__ = [
     "ActionRequest",
+    "Decided",
     "RefundDetails",
     "ReportLine",
     "Rules",
@@ -28,6 +31,7 @@ __all__ = [
     "WaitingActionOut",
     "approve",
     "check_run_taker",
+    "list_decided",
     "list_waiting",
     "perform",
     "reject",

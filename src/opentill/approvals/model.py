@@ -165,3 +165,12 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     asked_by: str
     created_at: int
+
+
+class Decided(Waiting, frozen=True, kw_only=True):
+    """A request that a second person approved, or that somebody rejected."""
+
+    is_approved: bool
+    decided_by: str
+    decided_at: int
+    rejection: str | None  # None for an approved request and for an adjustment

@@ -38,6 +38,13 @@ WAITING = Query(
     WaitingAction,
     "select * from approval_requests where status = 'WAITING' order by created_at, id",
 )
+DECIDED = Query(
+    WaitingAction,
+    """
+    select * from approval_requests where status <> 'WAITING'
+    order by decided_at desc, id limit :limit
+    """,
+)
 DECIDE = Query(
     WaitingAction,
     """

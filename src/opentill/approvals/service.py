@@ -19,6 +19,7 @@ from opentill.approvals import queries
 from opentill.approvals.actions import TABLE, Done
 from opentill.approvals.model import (
     ActionRequest,
+    Decided,
     Rules,
     Waiting,
     WaitingAction,
@@ -109,6 +110,32 @@ async def list_waiting(tx: Tx) -> list[Waiting]:
         for row in await queries.WAITING.all(tx)
     ]
     return sorted(requests, key=lambda request: (request.created_at, request.id))
+
+
+async def list_decided(tx: Tx, limit: int) -> list[Decided]:
+    """Return decided requests of all kinds, newest decision first."""
+    requests = [
+        structs.convert(
+            row, Decided, fee_minor=0, about=row.order_id or row.reference,
+            is_approved=row.status == "DONE", rejection=None,
+        )
+        for row in await adjustments.list_decided(tx, limit)
+    ]  # fmt: skip
+    requests += [
+        structs.convert(
+            row, Decided, kind="payout", about=row.reference, is_approved=row.status == "APPROVED"
+        )
+        for row in await payouts.list_decided_requests(tx, limit)
+    ]
+    requests += [
+        structs.convert(
+            row, Decided, kind=row.action, fee_minor=0, about=row.subject,
+            is_approved=row.status == "APPROVED",
+        )
+        for row in await queries.DECIDED.all(tx, limit=limit)
+    ]  # fmt: skip
+    requests.sort(key=lambda request: (request.decided_at, request.id), reverse=True)
+    return requests[:limit]
 
 
 async def approve(tx: Tx, request_id: str, approver: Approver, rules: Rules, now: int) -> object:

@@ -10,8 +10,10 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import approvals, merchants, people, reconciliation
+from opentill.approvals import Waiting
 from opentill.console.labels import GIVE_A_REASON
 from opentill.console.zone import ZONE
+from opentill.core import money
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.money import Money
 from opentill.db.database import Tx
@@ -21,6 +23,7 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
+_MOST_DECIDED: Final = 50  # the page shows at most this many decided requests
 # Ids with these prefixes are in ``approvals``, all others are ids of adjustments.
 _REQUEST_PREFIXES: Final = ("preq_", "areq_")
 
@@ -38,7 +41,8 @@ async def _page(
 ) -> Response:
     async with request.app.db.connection() as tx:
         waiting = await approvals.list_waiting(tx)
-        names = await merchants.names(tx, (one.merchant_id for one in waiting))
+        decided = await approvals.list_decided(tx, _MOST_DECIDED)
+        names = await merchants.names(tx, (row.merchant_id for row in (*waiting, *decided)))
 
     def write_amount(minor: int, currency: str) -> str:
         return request.localizer.amount(Money(minor, currency))
@@ -48,6 +52,8 @@ async def _page(
         "approvals.html",
         status,
         waiting=waiting,
+        decided=decided,
+        limit_of=lambda row: _limit(request, row),
         names=names,
         amount=write_amount,
         me=people.actor_of(request.login, "").who,
@@ -55,6 +61,19 @@ async def _page(
         reasons=reasons or {},
         zone=ZONE,
     )
+
+
+def _limit(request: PageRequest, row: Waiting) -> tuple[str, bool] | None:
+    """Return the limit in a request's currency, and whether the request alone exceeds it.
+
+    A request that does not exceeds it together with the movements of 24 hours.
+    """
+    above = request.app.settings.approval_above
+    if above is None:
+        return None
+    minor = int(above.scaleb(money.exponent(row.currency)))
+    text = request.localizer.amount(Money(minor, row.currency))
+    return text, abs(row.amount_minor) + row.fee_minor > minor
 
 
 def approver(request: PageRequest) -> Approver:

@@ -29,7 +29,14 @@ from opentill.payouts.model import (
     WaitingPayout,
     names_account,
 )
-from opentill.payouts.requests import approve, find_request, list_requests, reject, request
+from opentill.payouts.requests import (
+    approve,
+    find_request,
+    list_decided_requests,
+    list_requests,
+    reject,
+    request,
+)
 from opentill.payouts.runs import describe as describe_run
 from opentill.payouts.runs import find as find_run
 from opentill.payouts.runs import find_by_reference as find_run_by_reference
@@ -103,6 +110,7 @@ __all__ = [
     "find_request",
     "find_run",
     "find_run_by_reference",
+    "list_decided_requests",
     "list_due",
     "list_matching",
     "list_newest",

@@ -88,6 +88,13 @@ REQUESTS_WAITING = Query(
     WaitingPayout,
     "select * from payout_requests where status = 'WAITING' order by created_at, id",
 )
+REQUESTS_DECIDED = Query(
+    WaitingPayout,
+    """
+    select * from payout_requests where status <> 'WAITING'
+    order by decided_at desc, id limit :limit
+    """,
+)
 # If the bank returns a payout, the reference and the time of its payment are kept.
 TRANSITION = Query(
     Payout,

@@ -132,6 +132,11 @@ async def find_request(tx: Tx, request_id: str) -> WaitingPayout:
     return or_not_found(request_row, f"there is no payout that waits as {request_id}")
 
 
+async def list_decided_requests(tx: Tx, limit: int) -> list[WaitingPayout]:
+    """Return requests that were approved or rejected, newest decision first."""
+    return await queries.REQUESTS_DECIDED.all(tx, limit=limit)
+
+
 async def list_requests(tx: Tx) -> list[WaitingPayout]:
     """Return the requests that wait for a second person, oldest first."""
     return await queries.REQUESTS_WAITING.all(tx)
