@@ -87,7 +87,7 @@ async def test_charts_are_drawn_from_their_tables_in_both_colour_schemes(browser
         await page.wait_for_function(CHART_FITS)
         await _wait_for_value(page, READ_CHARTS, ALL_DRAWN)
         assert await page.evaluate(PAGE_PROBLEMS) == {
-            "shown": [scheme, width], "faint": [], "small": [], "wider": 0,
+            "shown": [scheme, width], "faint": [], "small": [], "boxes": [], "wider": 0,
         }, (scheme, device)  # fmt: skip
         assert await page.locator("#volume .uplot").is_visible()
     box = await page.locator("#rate .u-over").bounding_box()

@@ -96,7 +96,7 @@ async def check_display(page: Page, scheme: Scheme, width: int, height: int, lab
     await page.set_viewport_size({"width": width, "height": height})
     await page.emulate_media(color_scheme=scheme)
     assert await page.evaluate(PAGE_PROBLEMS) == {
-        "shown": [scheme, width], "faint": [], "small": [], "wider": 0,
+        "shown": [scheme, width], "faint": [], "small": [], "boxes": [], "wider": 0,
     }, label  # fmt: skip
 
 
