@@ -122,7 +122,7 @@ async def _refund_despite_lost_responses(month: Month) -> None:
     text = await fin.submit_form("dialog form", ".modal-foot button", reason="a torn page")
     assert "The refund is on its way" in text, text
     await month.advance_clock(26 * HOUR)
-    await month.wait_for_needs_attention("Second payments not given back: 2")
+    await month.wait_for_needs_attention("Second payments not refunded: 2")
     await month.wait_for_needs_attention("Refunds that no gateway reports: 1")
     await fin.open_page("/console/needs/refunds")
     assert "Harbour Books" in await fin.main_text()
@@ -133,7 +133,7 @@ async def _refund_despite_lost_responses(month: Month) -> None:
 
     async def is_returned() -> bool:
         await fin.open_page(f"/console/payments/{duplicate_order}")
-        return "The second payment was given back" in await fin.main_text()
+        return "The second payment was refunded" in await fin.main_text()
 
     assert await eventually(is_returned), "the second payment is not given back"
     refunds = ((duplicate_attempt, 2450), (await month.paid_attempt_id(order_id), 1000))
@@ -147,7 +147,7 @@ async def _refund_despite_lost_responses(month: Month) -> None:
 
     assert await eventually(is_refused), "the bank does not refuse to return the other payment"
     await month.advance_clock(2 * HOUR)
-    await month.wait_for_needs_attention("Second payments not given back: 1")
+    await month.wait_for_needs_attention("Second payments not refunded: 1")
     await fin.open_page("/console/needs/duplicates")
     await fin.follow_link("table a[href*='/payments/']")
     await fin.page.wait_for_url(f"**/console/payments/{refused_order}")

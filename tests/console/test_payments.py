@@ -140,7 +140,7 @@ def test_times_in_the_console_are_in_utc_also_on_the_page_of_a_payment(shop: Sho
     order = shop.create_paid_order()
     staff = create_staff(shop, "support")
     page = staff.get(f"{PATH}/{order['id']}").text
-    assert "Days and times are those of UTC." in page
+    assert "Times are in UTC." in page
     paid_at = datetime.fromtimestamp(order["paidAt"] / 1000, UTC)
     assert f"{paid_at:%H:%M}</time>" in page
     assert "Asia/Kathmandu" not in page

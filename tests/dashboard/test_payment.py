@@ -177,7 +177,7 @@ def test_the_timeline_shows_every_kind_of_event_in_chronological_order(
         "There was not enough money on the account or card.", "insufficient_funds",
         "one cup broken", "RMA-7", "card closed", "cart A-7", "n 2", "Blue &lt;teapot&gt;",
         "ann@example.com", "HTTP 503", "Send again", "https://shop.example.com/hook",
-        "Days and times are those of UTC.", "Fee (4%) $0.80", "Arrives Usually",
+        "Times are in UTC.", "Fee (4%) $0.80", "Arrives Usually",
         "Net of the fee $19.20", "Net after refunds $14.20",
     ):  # fmt: skip
         assert text in page_text, text
@@ -212,9 +212,9 @@ def test_late_reports_are_in_the_timeline_at_the_time_of_their_arrival(
     )
     expected = [
         "The attempt was declined",
-        "A second payment came in and is to be given back",
+        "A second payment arrived and will be refunded",
         "The bank reports another amount than the one due",
-        "The second payment could not be given back; the operator takes care of it",
+        "The second payment could not be refunded; the operator takes care of it",
         "Dispute lost: $20.00",
         "Recovered after the loss: $20.00",
         "Note of the operator",
@@ -242,8 +242,8 @@ def test_the_timeline_shows_a_duplicate_payment_that_was_returned_manually(
         create_person(shop.api_server, shop.id, "owner").get(page_path(shop, order.id))
     )
     expected = [
-        "The second payment could not be given back; the operator takes care of it",
-        "The second payment was given back",
+        "The second payment could not be refunded; the operator takes care of it",
+        "The second payment was refunded",
     ]
     assert [line for line in timeline if line in expected] == expected, timeline
 
@@ -304,7 +304,7 @@ def test_a_refund_is_quoted_confirmed_and_created_once(shop: Shop) -> None:
     )
     for text in (
         "The customer gets $4.00", "Left to refund after it $6.00", "Your balance loses $4.00",
-        "The platform fee is not given back.", "Pending balance $9.60 before, $5.60 after",
+        "The platform fee is not refunded.", "Pending balance $9.60 before, $5.60 after",
     ):  # fmt: skip
         assert text in confirmation, text
     assert list_refunds(shop, order["id"]) == []

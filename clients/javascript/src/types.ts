@@ -517,9 +517,9 @@ export interface OrderDetail {
   baseAmount: string;
   /** What the customer was asked to pay: the same as `amount`. */
   payableAmount: string;
-  /** How much has been given back: nothing, a part, or all of it. */
+  /** How much has been refunded: nothing, a part, or all of it. */
   refundStatus: "FULL" | "NONE" | "PARTIAL" | Later;
-  /** What has been given back so far, in `currency`. `0` if nothing has. */
+  /** What has been refunded so far, in `currency`. `0` if nothing has. */
   refundedAmount: string;
   /** The internet address that the customer paid from. Empty until then. */
   payerIp: string;
@@ -970,11 +970,11 @@ export interface OrderRefundedData {
   product_id: string;
   /** The refund's id. */
   refund_id: string;
-  /** How much of the order is given back by now. */
+  /** How much of the order is refunded by now. */
   refund_status: "FULL" | "PARTIAL" | Later;
   /** What this refund gives back. */
   amount: string;
-  /** What was given back of the order so far, with this refund. */
+  /** What was refunded of the order so far, with this refund. */
   refunded_amount: string;
   /** What the customer had paid. */
   original_amount: string;
@@ -1077,7 +1077,7 @@ export interface RefundFailedData {
   product_id: string;
   /** The refund's id. */
   refund_id: string;
-  /** What was to be given back. */
+  /** What was to be refunded. */
   amount: string;
   /** The ISO 4217 code of the currency of the amounts. */
   currency: string;
@@ -1230,7 +1230,7 @@ export interface PayoutFailedData {
   status: "FAILED" | Later;
   /** What was to be paid. */
   amount: string;
-  /** The fee, given back. */
+  /** The fee, which is returned to the balance. */
   fee: string;
   /** The ISO 4217 code of the currency of the amounts. */
   currency: string;

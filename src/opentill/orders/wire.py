@@ -117,11 +117,11 @@ class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
     ]
     refund_status: Annotated[
         RefundState,
-        Meta(description="How much has been given back: nothing, a part, or all of it."),
+        Meta(description="How much has been refunded: nothing, a part, or all of it."),
     ]
     refunded_amount: Annotated[
         DecimalText,
-        Meta(description="What has been given back so far, in `currency`. `0` if nothing has."),
+        Meta(description="What has been refunded so far, in `currency`. `0` if nothing has."),
     ]
     payer_ip: Annotated[
         str, Meta(description="The internet address that the customer paid from. Empty until then.")

@@ -29,7 +29,7 @@ class PayoutFailedData(msgspec.Struct, frozen=True, kw_only=True):
     payout_id: Annotated[str, Meta(description="The payout's id.")]
     status: Annotated[Literal["FAILED"], Meta(description="FAILED.")]
     amount: Annotated[Amount, Meta(description="What was to be paid.")]
-    fee: Annotated[Amount, Meta(description="The fee, given back.")]
+    fee: Annotated[Amount, Meta(description="The fee, which is returned to the balance.")]
     currency: Currency
     failure_reason: Annotated[
         str, Meta(description="Why the bank could not send it, or why it returned it.")

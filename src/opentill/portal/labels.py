@@ -15,8 +15,8 @@ ATTEMPT_STATUS: Final = {
     "DECLINED": N_("The attempt was declined"),
     "REFUSED": N_("The attempt was refused for good"),
     "VOIDED": N_("The authorization was voided"),
-    "DUPLICATE": N_("A second payment came in and is to be given back"),
-    "GIVEN_BACK": N_("The second payment was given back"),
+    "DUPLICATE": N_("A second payment arrived and will be refunded"),
+    "GIVEN_BACK": N_("The second payment was refunded"),
 }
 BANK_ACCOUNT_ERROR: Final = {
     "street": N_("Enter at most 70 characters."),
@@ -44,7 +44,7 @@ DECLINE_REASON: Final = {
     "declined": N_("The customer’s bank declined it."),
     "insufficient_funds": N_("There was not enough money on the account or card."),
     "expired_card": N_("The card has expired."),
-    "incorrect_cvc": N_("The security code of the card was wrong."),
+    "incorrect_cvc": N_("The security code of the card is incorrect."),
     "processing_error": N_("The bank could not process it at that moment."),
     "authentication_failed": N_("The customer did not confirm it with the bank."),
     "canceled": N_("The customer cancelled it."),
@@ -95,7 +95,7 @@ HISTORY_EVENT: Final = {
     "reserve_released": N_("The reserve was released"),
     "amount_differs": N_("The bank reports another amount than the one due"),
     "payment_not_given_back": N_(
-        "The second payment could not be given back; the operator takes care of it"
+        "The second payment could not be refunded; the operator takes care of it"
     ),
     "dispute_amount_differs": N_("The bank reports another amount for the dispute"),
     "refund_handled": N_("A failed refund was marked as handled"),
@@ -183,8 +183,8 @@ REFUND_ACCOUNT: Final = {
     "available": N_("Available balance"),
 }
 REFUND_FEE_POLICY: Final = {
-    "KEPT": N_("The platform fee is not given back."),
-    "RETURNED": N_("The platform fee is given back in proportion."),
+    "KEPT": N_("The platform fee is not refunded."),
+    "RETURNED": N_("The platform fee is refunded in proportion."),
 }
 REFUND_NOTE: Final = {
     "PROCESSING": N_(

@@ -25,11 +25,11 @@ class OrderRefundedData(msgspec.Struct, frozen=True, kw_only=True):
     refund_id: RefundId
     refund_status: Annotated[
         Literal["PARTIAL", "FULL"],
-        Meta(description="How much of the order is given back by now."),
+        Meta(description="How much of the order is refunded by now."),
     ]
     amount: Annotated[Amount, Meta(description="What this refund gives back.")]
     refunded_amount: Annotated[
-        Amount, Meta(description="What was given back of the order so far, with this refund.")
+        Amount, Meta(description="What was refunded of the order so far, with this refund.")
     ]
     original_amount: Annotated[Amount, Meta(description="What the customer had paid.")]
     currency: Currency
@@ -51,7 +51,7 @@ class RefundFailedData(msgspec.Struct, frozen=True, kw_only=True):
     order_id: OrderId
     product_id: ProductId
     refund_id: RefundId
-    amount: Annotated[Amount, Meta(description="What was to be given back.")]
+    amount: Annotated[Amount, Meta(description="What was to be refunded.")]
     currency: Currency
     reason: RefundReason
     error_message: Annotated[str, Meta(description="Why it failed.")]
