@@ -47,13 +47,16 @@ async def _page(
     def write_amount(minor: int, currency: str) -> str:
         return request.localizer.amount(Money(minor, currency))
 
+    def limit_of(row: Waiting) -> tuple[str, bool] | None:
+        return _limit(request, row)
+
     return render.page(
         request,
         "approvals.html",
         status,
         waiting=waiting,
         decided=decided,
-        limit_of=lambda row: _limit(request, row),
+        limit_of=limit_of,
         names=names,
         amount=write_amount,
         me=people.actor_of(request.login, "").who,
