@@ -396,7 +396,7 @@ def test_the_trial_balance_and_the_general_ledger_show_a_merchants_entries(
         f"/console/trial-balance?merchant={merchant_id}&to=2020-01-01"
     ).text
     assert "€123.45" not in earlier_balance
-    invalid = finance.get("/console/trial-balance?merchant=x&to=soon").text
+    invalid = finance.get("/console/trial-balance?merchant=no%20such%20shop&to=soon").text
     assert 'id="to-error"' in invalid
     assert 'id="merchant-error"' in invalid
     file = finance.get(f"/console/trial-balance/ledger.csv?merchant={merchant_id}")
@@ -421,6 +421,14 @@ def test_lists_take_the_name_of_a_merchant_and_show_no_rows_for_an_unknown_one(
         return page.partition("<main")[2]
 
     for text in (name, name[5:-4], shop.id):
+        page = read(text)
+        assert 'id="merchant-error"' not in page
+        assert f"<bdi>{name}</bdi>" in page
+    for number in range(2):  # two newer merchants whose names begin with the whole name
+        other = shop.api_server.create_shop()
+        longer = f"{name} {number}"
+        shop.api_server.sql("update merchants set name = $2 where id = $1", other.id, longer)
+    for text in (name, name.lower()):
         page = read(text)
         assert 'id="merchant-error"' not in page
         assert f"<bdi>{name}</bdi>" in page

@@ -61,7 +61,7 @@ def test_the_books_show_the_progress_of_the_check_and_its_findings(shop: Shop) -
     page = auditor.get(f"/console/books{query}").text
     assert order["id"] not in page
     assert "Not yet" not in page
-    assert 'id="merchant-error"' in auditor.get("/console/books?merchant=x").text
+    assert 'id="merchant-error"' in auditor.get("/console/books?merchant=no%20such%20shop").text
 
 
 async def test_the_last_refusal_and_unknown_outcomes_of_a_gateway_are_read(tx: Tx) -> None:

@@ -64,7 +64,7 @@ def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy_
     owner = create_person(busy_shop.api_server, busy_shop.id, "owner")
     html = read_page(owner, busy_shop)
     text = text_of(html)
-    assert "those of Asia/Kathmandu" in text
+    assert "Times are in Asia/Kathmandu" in text
     assert "Can be paid out to your bank." in text
     assert "What becomes available (USD)" in text
     movements = movement_cells(html)

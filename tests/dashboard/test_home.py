@@ -59,7 +59,7 @@ def test_figures_are_shown_by_day_of_the_merchants_time_zone(shop: Shop, clock) 
     )
     page = read_home(owner, shop)
     assert 'Fri, Jan 1, 2027</th><td class="number" data-value="1234.50">' in page
-    assert "those of Asia/Kathmandu" in text_of(page)
+    assert "Times are in Asia/Kathmandu" in text_of(page)
     assert "$1,234.50" in page
     assert "as of" not in text_of(page)
 

@@ -24,10 +24,12 @@ async def find_merchant(
     text = lists.text(request, "merchant")
     if not text:
         return text, None, {}
+    ids = await merchants.ids_by_name(tx, text)
+    if len(ids) == 1:
+        return text, await merchants.find(tx, ids[0]), {}
     candidates, _ = await merchants.search(tx, text, 1, 2)
-    exact = [candidate for candidate in candidates if text in {candidate.id, candidate.name}]
-    if len(exact) == 1 or len(candidates) == 1:
-        return text, (exact or candidates)[0], {}
+    if len(candidates) == 1:
+        return text, candidates[0], {}
     error = (
         N_("Several merchants have this in their name. Enter all of the name, or the id")
         if candidates
