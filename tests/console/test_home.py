@@ -248,7 +248,9 @@ def test_the_home_page_compares_days_with_those_before_and_draws_them(shop: Shop
     assert "3 payments in 2 days; 100% of the attempts succeeded." in page
     assert 'id="volume-USD"' not in page
     long = auditor.get("/console/?from=&to=").text
-    assert long.count('data-short="') == 92
+    charts = re.findall(r'id="volume-[A-Z]{3}"', long)  # other tests may have other currencies
+    assert charts
+    assert long.count('data-short="') == 92 * len(charts)
     assert "vs. previous" not in long
 
 
