@@ -17,6 +17,7 @@ import pytest
 import structlog
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.support.log_stream import OwnThreadStream
 
 from opentill.core import log, metrics
 
@@ -32,13 +33,9 @@ def stream(undisturbed: None) -> Iterator[io.StringIO]:
     """Capture the log; its configuration is restored afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    stream = io.StringIO()
+    stream = OwnThreadStream()
     log.configure("info", stream=stream)
-    # A sandbox bank that other tests of this process share writes lines of its own.
-    bank = logging.getLogger("opentill.sandbox")
-    bank.setLevel(logging.CRITICAL)
     yield stream
-    bank.setLevel(logging.NOTSET)
     root.handlers[:] = handlers
     root.setLevel(level)
     structlog.contextvars.clear_contextvars()
