@@ -104,7 +104,7 @@ def openapi_document(settings: Settings) -> dict[str, Any]:
 
 
 def _contact(settings: Settings) -> dict[str, str]:
-    """Return OpenAPI's Contact Object: the operator's name, and their e-mail address or URL."""
+    """Return OpenAPI's Contact Object: the operator's name, and their email address or URL."""
     contact = {"name": settings.operator_name}
     operator_contact = settings.operator_contact
     if re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", operator_contact):

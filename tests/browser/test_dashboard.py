@@ -43,14 +43,14 @@ async def test_an_owner_joins_and_invites_without_scripts(
         assert page.url == f"{url}/dashboard/{shop}/"
         await page.get_by_role("link", name="Team").click()
         await page.get_by_role("button", name="Invite a member").click()
-        await page.get_by_label("E-mail").fill("bob@example.com")
+        await page.get_by_label("Email").fill("bob@example.com")
         await page.get_by_label("Role", exact=True).select_option("support")
         await page.get_by_role("button", name="Create an invitation").click()
         assert await page.get_by_text("bob@example.com is invited").is_visible()
         await page.get_by_text("Ada Example").first.click()
         await page.get_by_role("button", name="Log out").click()
         assert page.url == f"{url}/login"
-        await page.get_by_label("E-mail").fill(link.link.email)
+        await page.get_by_label("Email").fill(link.link.email)
         await page.get_by_label("Password").fill(PASSWORD)
         await page.get_by_role("button", name="Log in", exact=True).click()
         assert page.url == f"{url}/dashboard/{shop}/"
@@ -146,7 +146,7 @@ async def test_a_passkey_logs_in_without_a_password(
         await page.wait_for_url(f"{url}/dashboard/{shop}/")
         await page.context.clear_cookies()
         await page.goto(f"{url}/login")  # a login with a password requires the second factor too
-        await page.get_by_label("E-mail").fill(link.link.email)
+        await page.get_by_label("Email").fill(link.link.email)
         await page.get_by_label("Password").fill(PASSWORD)
         await page.get_by_role("button", name="Log in", exact=True).click()
         await page.get_by_role("heading", name="Confirm your second factor").wait_for()
@@ -157,7 +157,7 @@ async def test_a_passkey_logs_in_without_a_password(
             await tx.execute("update logins set proved_at = 0")
         await page.goto(f"{url}/dashboard/{shop}/team")
         await page.get_by_role("button", name="Invite a member").click()
-        await page.get_by_label("E-mail").fill("eve@example.com")
+        await page.get_by_label("Email").fill("eve@example.com")
         await page.get_by_role("button", name="Create an invitation").click()
         await page.get_by_role("button", name="Confirm with your passkey").click()
         await page.get_by_text("eve@example.com is invited").wait_for()

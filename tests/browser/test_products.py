@@ -76,7 +76,7 @@ async def test_a_session_can_be_opened_and_ended_without_scripts(
     assert await page.locator(".about-product img").evaluate("e => e.naturalWidth") > 0
     await page.goto(f"{owner.home}/")
     await page.get_by_role("link", name="Create a checkout session").click()
-    await page.get_by_label("Customer’s e-mail").fill("bob@example.com")
+    await page.get_by_label("Customer’s email").fill("bob@example.com")
     await page.get_by_role("button", name="Create the session").click()
     link = await page.get_by_role("textbox", name="Payment link").input_value()
     await page.goto(f"{owner.home}/")

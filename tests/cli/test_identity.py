@@ -83,7 +83,7 @@ def test_every_wrong_credential_gets_the_same_error(opentill: Commands) -> None:
         )
     }
     assert len(errors) == 1
-    assert "password must be that of this e-mail address" in errors.pop()
+    assert "password must be that of this email address" in errors.pop()
 
 
 def test_a_role_can_run_the_commands_that_its_permissions_allow(opentill: Commands) -> None:

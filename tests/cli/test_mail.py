@@ -44,7 +44,7 @@ def test_dead_letters_are_listed_and_retried(opentill: Commands) -> None:
     ("recipient", "result"),
     [
         ("\u5f20@example.com", "does not offer SMTPUTF8"),
-        ("ann\u202e@example.com", "it is no e-mail address"),
+        ("ann\u202e@example.com", "it is no email address"),
         ("a..b@docomo.ne.jp", "250"),
     ],
 )

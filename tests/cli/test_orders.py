@@ -85,7 +85,7 @@ def test_an_unknown_object_is_refused(opentill: Commands, ids: dict[str, str]) -
     cases = (
         (("list", "mer_x"), "there is no merchant mer_x"),
         (("list", shop, "--status", "paid"), "status must be an order status"),
-        (("list", shop, "--email", "ada"), "email must be the whole e-mail address"),
+        (("list", shop, "--email", "ada"), "email must be the whole email address"),
         (("list", shop, "--amount", "1,00"), "amount must be decimal text"),
         (("list", shop, "--metadata", "cart"), "metadata must be KEY=VALUE"),
         (("show", "order_x"), "there is no order order_x"),

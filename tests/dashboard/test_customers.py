@@ -1,4 +1,4 @@
-"""Customers are searched by their e-mail address, and have exact totals in each currency."""
+"""Customers are searched by their email address, and have exact totals in each currency."""
 
 import re
 from decimal import Decimal
@@ -63,7 +63,7 @@ def test_a_customers_page_shows_the_name_of_the_newest_payment(shop: Shop) -> No
     page = owner.get(f"/dashboard/{shop.id}/customers/one", params={"email": "ada@example.com"})
     assert "<p><bdi>Ada Smith</bdi></p>" in page.text
     page = text_of(owner.get(f"/dashboard/{shop.id}/customers"))
-    assert "People with a payment, paid or not, by their e-mail address." in page
+    assert "People with a payment, paid or not, by their email address." in page
 
 
 def test_a_former_address_of_an_order_is_not_listed_as_a_customer(shop: Shop) -> None:
@@ -82,7 +82,7 @@ def test_a_former_address_of_an_order_is_not_listed_as_a_customer(shop: Shop) ->
         assert len(table_rows(owner.get(path, params={"email": "new"}).text)) == 1
         not_found = owner.get(f"{path}/one", params={"email": "old@example.com"})
         assert not_found.status_code == 404
-        assert "There are no payments under this e-mail address" in not_found.text
+        assert "There are no payments under this email address" in not_found.text
         index(shop)
 
 

@@ -95,7 +95,7 @@ def test_an_invalid_filter_shows_its_error_at_the_field(shop: Shop) -> None:
     for name, value, error in (
         ("status", "GONE", "Choose one of the statuses"),
         ("amount", "nine", "Enter an amount such as 24.90"),
-        ("email", "ada", "Enter the whole e-mail address"),
+        ("email", "ada", "Enter the whole email address"),
         ("product", other_shops_product, "Choose one of your products"),
         ("from", "31.1.2026", "Enter a day as 2026-01-31"),
         ("metadata_value", "x", "Enter a key"),

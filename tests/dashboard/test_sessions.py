@@ -61,7 +61,7 @@ def test_each_field_of_a_session_shows_its_error_and_keeps_its_input(shop: Shop)
     path = path_of(shop, "products", shop.create_product()["id"])
     form = session_form(owner, path, email="ada@example.com", success="https://shop.example.com/ok")
     for field, entry, error in (
-        ("email", "nobody", "Enter an e-mail address"),
+        ("email", "nobody", "Enter an email address"),
         ("success", "shop.example.com", "Enter a whole address"),
     ):
         refusal = owner.post(f"{path}/sessions", form | {field: entry})

@@ -143,7 +143,7 @@ def test_an_invalid_invitation_shows_its_error_and_keeps_its_input(shop: Shop) -
     ada = create_person(shop.api_server, shop.id, "owner")
     path = f"/dashboard/{shop.id}/team"
     for form, error in (
-        ({"email": "nobody", "role": "finance"}, "Enter an e-mail address"),
+        ({"email": "nobody", "role": "finance"}, "Enter an email address"),
         ({"email": ada.email, "role": "finance"}, "is a member already"),
         ({"email": "x@example.com", "role": "boss"}, "Choose one of the roles"),
     ):

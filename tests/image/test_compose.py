@@ -59,7 +59,7 @@ def test_a_deployment_with_special_characters_in_its_password_keeps_a_payment_af
     login = ("login", "--email", "nobody@example.com", "--password-stdin")
     # This error shows that the file of stored logins could be opened.
     refusal = compose(*OPENTILL, *login, check=False)
-    assert "password must be that of this e-mail address" in refusal
+    assert "password must be that of this email address" in refusal
 
     merchant = json.loads(compose(*OPENTILL, "merchants", "create", "Tea House", "--json"))
     key = json.loads(compose(*OPENTILL, "keys", "create", merchant["id"], "--json"))["key"]

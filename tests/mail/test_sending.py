@@ -102,7 +102,7 @@ async def test_the_end_of_the_smtp_conversation_decides_a_mails_status(
         ("ann@fa\u00df.de", False, "250"),
         ("a..b@docomo.ne.jp", False, "250"),
         ("a.@docomo.ne.jp", False, "250"),
-        ("ann\u202e@example.com", True, "it is no e-mail address"),
+        ("ann\u202e@example.com", True, "it is no email address"),
     ],
 )
 async def test_an_unusual_address_is_mailed_or_the_mail_fails_with_a_reason(

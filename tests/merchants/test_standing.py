@@ -309,7 +309,7 @@ async def test_one_network_cannot_fill_the_list_of_applications(
 
 async def test_concurrent_applications_are_counted_exactly(db: Db) -> None:
     async def apply(number: int) -> str | None:
-        # Nine e-mail addresses apply, each twice.
+        # Nine email addresses apply, each twice.
         form = changed(FORM, email=f"{number % 9}@example.com")
         try:
             return await db.run(lambda tx: merchants.apply(tx, form, NOW, address="192.0.2.1"))

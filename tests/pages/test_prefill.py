@@ -34,7 +34,7 @@ async def _decline_last_attempt(page_server: Starlette, session: checkouts.Sessi
 
 
 async def _open_prefilled(page_server: Starlette, session: checkouts.Session) -> checkouts.Session:
-    """Open another session of the same product with the customer's e-mail address and name."""
+    """Open another session of the same product with the customer's email address and name."""
     body = SessionBody(
         product_id=session.product_id,
         customer_email="known@example.com",

@@ -34,11 +34,11 @@ RULES: Final = (
     ("image", "image must be an (absolute )?http or https URL"),
     ("successUrl", "successUrl must be an (absolute )?http or https URL"),
     ("cancelUrl", "cancelUrl must be an (absolute )?http or https URL"),
-    ("customerEmail", "customerEmail must be an e-mail address"),
+    ("customerEmail", "customerEmail must be an email address"),
     # \\s in a pattern matches other characters in Python than in the server.
     (
         "customerEmail",
-        "customerEmail must be the whole e-mail address",
+        "customerEmail must be the whole email address",
     ),
     ("name", "name must be text of 1 to [12]00"),
     ("displayMerchantName", "displayMerchantName must be text of 1 to 80"),

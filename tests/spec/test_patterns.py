@@ -44,7 +44,7 @@ RULES: Final = {
     # Which hosts can exist, and for an endpoint which are public.
     inputs.URL_PATTERN: r"\S+ must (have a host that can exist: .*|be a public https address: .*"
     r"|be an (absolute )?http or https URL.*|be without a fragment|be one of at most .*)",
-    inputs.EMAIL_PATTERN: "customerEmail must (be an e-mail address|have a domain).*",
+    inputs.EMAIL_PATTERN: "customerEmail must (be an email address|have a domain).*",
 }
 ITEM: Final = {"name": "Tea", "price": "9.99", "currency": "USD"}
 RANGE: Final = {"name": "Tea", "minAmount": "1.00", "maxAmount": "20.00", "currency": "USD"}

@@ -50,8 +50,8 @@ def create_searchable_orders(shop: Shop) -> dict[str, tuple[str, str]]:
         "refund": refund["id"],
         "refundNo": "RMA 7",
         "product": order["productId"],
-        "e-mail": "Ada.Lovelace@EXAMPLE.com",
-        "beginning of e-mail": "ada.love",
+        "email": "Ada.Lovelace@EXAMPLE.com",
+        "beginning of email": "ada.love",
         "metadata": "cart-77",
         "number in metadata": "3",
     }
@@ -73,7 +73,7 @@ def create_searchable_orders(shop: Shop) -> dict[str, tuple[str, str]]:
 def test_the_query_finds_an_order_by_every_identifying_text(api_server: ApiServer) -> None:
     shop, other_shop = api_server.create_shop(), api_server.create_shop()
     other_shop.create_paid_order(customerEmail="eve@example.com", metadata={"cart": "Cart-78"})
-    not_unique = {"e-mail", "beginning of e-mail", "metadata", "refundNo", "number in metadata"}
+    not_unique = {"email", "beginning of email", "metadata", "refundNo", "number in metadata"}
     for is_indexed in (False, True):
         if is_indexed:
             shop, other_shop = api_server.create_shop(), shop

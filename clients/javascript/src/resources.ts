@@ -163,7 +163,7 @@ export class CheckoutsResource extends Resource {
    * List checkout sessions.
    *
    * Newest first. `startDate` and `endDate` are about when sessions were created, both
-   * inclusive; `customerEmail` is the e-mail of the session's order, given by you or by its
+   * inclusive; `customerEmail` is the email of the session's order, given by you or by its
    * customer. Scope: `checkouts:read`.
    *
    * `GET /v1/checkouts`

@@ -124,7 +124,7 @@ export interface SessionBody {
   successUrl?: string | null | undefined;
   /** Where the customer goes who does not want to pay. It takes what `successUrl` takes. */
   cancelUrl?: string | null | undefined;
-  /** Fills in the customer's e-mail address on the payment page. */
+  /** Fills in the customer's email address on the payment page. */
   customerEmail?: string | null | undefined;
   /** Fills in the customer's name on the payment page: at most 200 characters. */
   customerName?: string | null | undefined;
@@ -396,7 +396,7 @@ export interface Order {
   checkoutSessionId: string;
   /** The product that was sold. */
   productId: string;
-  /** The customer's e-mail address. Empty until the customer has entered it. */
+  /** The customer's email address. Empty until the customer has entered it. */
   customerEmail: string;
   /** The customer's name. Null if none was given. */
   customerName: string | null;
@@ -458,7 +458,7 @@ export interface OrderDetail {
   checkoutSessionId: string;
   /** The product that was sold. */
   productId: string;
-  /** The customer's e-mail address. Empty until the customer has entered it. */
+  /** The customer's email address. Empty until the customer has entered it. */
   customerEmail: string;
   /** The customer's name. Null if none was given. */
   customerName: string | null;
@@ -934,7 +934,7 @@ export interface OrderPaidData {
   order_id: string;
   /** The id of the product that the order is for. */
   product_id: string;
-  /** The customer's e-mail, empty if unknown. */
+  /** The customer's email, empty if unknown. */
   customer_email: string;
   /** What the customer pays, in decimal text. */
   amount: string;
@@ -1410,7 +1410,7 @@ export interface CheckoutsListQuery {
   status?: "COMPLETE" | "EXPIRED" | "OPEN" | undefined;
   /** Only sessions for this product. */
   productId?: string | undefined;
-  /** Only sessions whose order has this e-mail of its customer, in capitals or not. */
+  /** Only sessions whose order has this email of its customer, in capitals or not. */
   customerEmail?: string | undefined;
 }
 
@@ -1438,7 +1438,7 @@ export interface OrdersListQuery {
   status?: "CHARGEBACK" | "CLOSED" | "CREATING" | "DISPUTED" | "FAILED" | "PAID" | "PENDING" | "REFUNDED" | "REVOKED" | "SETTLED" | undefined;
   /** The id of one of your products. */
   productId?: string | undefined;
-  /** Only orders of the customer with this e-mail, in capitals or not. */
+  /** Only orders of the customer with this email, in capitals or not. */
   customerEmail?: string | undefined;
   /** Only orders of this amount, in any currency: `9.99`. */
   amount?: string | undefined;
@@ -1450,7 +1450,7 @@ export interface OrdersListQuery {
   /**
    * Only orders that this leads to: any id (order, session, attempt, refund, dispute, event,
    * balance transaction or product), a `refundNo`, an Epay `trade_no` or `out_trade_no`, a
-   * customer's name or e-mail address or the beginning of a part of it, a value of the
+   * customer's name or email address or the beginning of a part of it, a value of the
    * metadata, an amount, or the last four digits of the card.
    */
   query?: string | undefined;
@@ -1466,7 +1466,7 @@ export interface OrdersExportQuery {
   status?: "CHARGEBACK" | "CLOSED" | "CREATING" | "DISPUTED" | "FAILED" | "PAID" | "PENDING" | "REFUNDED" | "REVOKED" | "SETTLED" | undefined;
   /** Only orders of this product. */
   productId?: string | undefined;
-  /** Only orders of the customer with this e-mail, in capitals or not. */
+  /** Only orders of the customer with this email, in capitals or not. */
   customerEmail?: string | undefined;
   /** Only orders of this amount, in any currency: `9.99`. */
   amount?: string | undefined;
@@ -1478,7 +1478,7 @@ export interface OrdersExportQuery {
   /**
    * Only orders that this leads to: any id (order, session, attempt, refund, dispute, event,
    * balance transaction or product), a `refundNo`, an Epay `trade_no` or `out_trade_no`, a
-   * customer's name or e-mail address or the beginning of a part of it, a value of the
+   * customer's name or email address or the beginning of a part of it, a value of the
    * metadata, an amount, or the last four digits of the card.
    */
   query?: string | undefined;

@@ -25,7 +25,7 @@ _ERRORS: Final = {
     "business": N_("Describe what you sell in up to 2,000 characters"),
     "currency": N_("Choose a currency of the list"),
     "name": N_("Enter your name: up to 200 characters on one line"),
-    "email": N_("Enter an e-mail address such as ada@example.com"),
+    "email": N_("Enter an email address such as ada@example.com"),
 }
 _EMPTY: Final = ApplicationForm(
     merchant="", currency="USD", name="", email="", website="", business=""

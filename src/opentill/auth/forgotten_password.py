@@ -39,7 +39,7 @@ async def _count(tx: Tx, subject: str, now: int) -> None:
 
 
 async def request_link(request: PageRequest) -> Response:
-    """Request the mail with the link; it is sent only if a person has the e-mail address."""
+    """Request the mail with the link; it is sent only if a person has the email address."""
     _check_mail(request)
     form = await request.form()
     email = form.get("email", "")
@@ -64,7 +64,7 @@ async def request_link(request: PageRequest) -> Response:
             "forgotten.html",
             400,
             email=email,
-            errors={"email": N_("Enter an e-mail address such as name@example.com")},
+            errors={"email": N_("Enter an email address such as name@example.com")},
         )
     return render.see_other(request, "/forgot?sent=1")
 

@@ -110,7 +110,7 @@ operations: Final = (
         tag="Checkouts",
         summary="List checkout sessions",
         description="Newest first. `startDate` and `endDate` are "
-        "about when sessions were created, both inclusive; `customerEmail` is the e-mail of the "
+        "about when sessions were created, both inclusive; `customerEmail` is the email of the "
         "session's order, given by you or by its customer.",
         query=ListQuery,
         response=Listing[SessionOut],

@@ -50,7 +50,7 @@ _Url = Annotated[
 _Email = Annotated[
     str,
     Meta(
-        description="an e-mail address",
+        description="an email address",
         extra_json_schema={"pattern": inputs.EMAIL_PATTERN},
     ),
 ]
@@ -156,7 +156,7 @@ class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = None
     customer_email: Annotated[
-        _Email | None, meaning("Fills in the customer's e-mail address on the payment page.")
+        _Email | None, meaning("Fills in the customer's email address on the payment page.")
     ] = None
     customer_name: Annotated[
         _CustomerName | None,

@@ -276,7 +276,7 @@ def _text(
     file = settings.data_dir.absolute() / FILE
     rows = (
         #  label      value            explanation
-        ("Pay here", url, f"card {CARD}, any later date, any CVC; e-mail {EMAIL}"),
+        ("Pay here", url, f"card {CARD}, any later date, any CVC; email {EMAIL}"),
         ("Dashboard", *dashboard),
         ("Console", *console),
         ("API key", demo.key, f"kept in {file}; its payments are not real money"),

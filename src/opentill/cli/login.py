@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 
 def login(
-    email: Annotated[str, typer.Option(help="Your e-mail address.")] = "",
+    email: Annotated[str, typer.Option(help="Your email address.")] = "",
     *,
     code: Annotated[
         str, typer.Option(help="The code of your authenticator, or a recovery code.")
@@ -34,7 +34,7 @@ def login(
     commands need a login within the last ten minutes.
     """
     identity.check_writable()
-    email = email or typer.prompt("E-mail", err=True)
+    email = email or typer.prompt("Email", err=True)
     if password_stdin:
         password = sys.stdin.readline().rstrip("\r\n")
     else:
@@ -62,7 +62,7 @@ async def _log_in(email: str, password: str, code: str) -> dict[str, Any]:
                 db, credentials, settings.secret_key, now, people.begin_for_commands
             )
         except people.WrongCredentials:
-            reason = "password must be that of this e-mail address, with the code of its second"
+            reason = "password must be that of this email address, with the code of its second"
             code = "where there is one: of the authenticator or, instead of a passkey, a recovery"
             raise Invalid("password", f"{reason} factor {code} code") from None
         login = or_not_found(

@@ -48,7 +48,7 @@ def _change_status(
 def apply(
     name: str,
     *,
-    owner: Annotated[str, typer.Option(help="The e-mail address of its future owner.")],
+    owner: Annotated[str, typer.Option(help="The email address of its future owner.")],
     owner_name: Annotated[str, typer.Option(help="The owner's name.")],
     business: Annotated[str, typer.Option(help="What it sells.")],
     website: Annotated[str, typer.Option(help="Its address, if it has one.")] = "",

@@ -23,7 +23,7 @@ def _text(help_text: str) -> Any:
 _FILTERS: dict[str, tuple[Any, Any]] = {
     "status": (_text("Only orders of this status, such as PAID."), None),
     "product": (_text("Only orders of this product, by its id."), None),
-    "email": (_text("Only orders of the customer with this e-mail."), None),
+    "email": (_text("Only orders of the customer with this email."), None),
     "amount": (_text("Only orders of this amount, such as 9.99."), None),
     "metadata": (
         Annotated[
@@ -109,7 +109,7 @@ def search(
     text: Annotated[
         str,
         typer.Argument(
-            help="Any id, a refundNo, an Epay number, an e-mail or its beginning, a value of the "
+            help="Any id, a refundNo, an Epay number, an email or its beginning, a value of the "
             "metadata, or an amount."
         ),
     ],

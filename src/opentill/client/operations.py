@@ -219,7 +219,7 @@ def list_checkouts(
     """List checkout sessions.
 
     Newest first. ``start_date`` and ``end_date`` are about when sessions were created, both
-    inclusive; ``customer_email`` is the e-mail of the session's order, given by you or by its
+    inclusive; ``customer_email`` is the email of the session's order, given by you or by its
     customer. Scope: ``checkouts:read``.
     """
     return get(

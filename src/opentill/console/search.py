@@ -310,7 +310,7 @@ async def _find_differences(tx: Tx, request: PageRequest, text: str, names: _Nam
 
 
 async def _find_staff(tx: Tx, request: PageRequest, text: str) -> Group:
-    """Return the staff whose e-mail address or name contains the text."""
+    """Return the staff whose email address or name contains the text."""
     folded = text.casefold()
     matches = [
         person

@@ -1,6 +1,6 @@
 """The log: one JSON object per line on standard error, or readable lines on a terminal.
 
-No line contains a secret, an e-mail address, a card number, a body or a query string: code does
+No line contains a secret, an email address, a card number, a body or a query string: code does
 not log them, and those in texts of errors are redacted here before writing. The request's id is
 bound with ``structlog.contextvars`` and is on every line of the request, as is the merchant's
 (``merchant``) once it is known.
@@ -43,7 +43,7 @@ _DIGITS: Final = re.compile(r"(?<![0-9A-Za-z])[0-9]+(?:[ ._-][0-9]+)*(?![0-9A-Za
 _SHORTEST_GROUP: Final = 3
 _SHORTEST_CARD: Final = 13
 _LONGEST_CARD: Final = 19
-_ENDS: Final = r"\s<>\"'(),:;=\[\]{}/"  # characters that may surround an e-mail address
+_ENDS: Final = r"\s<>\"'(),:;=\[\]{}/"  # characters that may surround an email address
 # Pairs of pattern and replacement. Each pattern takes time linear in the length of the text.
 _RULES: Final[Sequence[tuple[re.Pattern[str], str]]] = (
     (re.compile(r"svc_(live|stg)_[0-9A-Za-z]+"), rf"svc_\1_{REDACTED}"),
@@ -302,7 +302,7 @@ def redact_event(_logger: WrappedLogger, _method: str, event: EventDict) -> Even
 
 
 def redact(text: str) -> str:
-    """Redact keys, secrets, e-mail addresses, query strings and card numbers in a text.
+    """Redact keys, secrets, email addresses, query strings and card numbers in a text.
 
     A text longer than ``LONGEST`` is cut and marked.
     """

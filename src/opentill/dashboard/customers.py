@@ -1,4 +1,4 @@
-"""Customers: a merchant's payments, grouped by e-mail address. A customer has no row of its own."""
+"""Customers: a merchant's payments, grouped by email address. A customer has no row of its own."""
 
 from typing import Final
 from urllib.parse import urlencode

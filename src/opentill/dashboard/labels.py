@@ -280,7 +280,7 @@ PAYMENT_COLUMN: Final = {
 }
 PAYMENT_FILTER: Final = {
     "query": N_("Search"),
-    "email": N_("E-mail"),
+    "email": N_("Email"),
     "amount": N_("Exact amount"),
     "product": N_("Product id"),
     "metadata_key": N_("Metadata key"),
@@ -290,7 +290,7 @@ PAYMENT_FILTER_ERROR: Final = {
     "query": N_("Search for at most 200 characters"),
     "many": N_("More than 200 customers match: enter more of the name or address"),
     "status": N_("Choose one of the statuses"),
-    "email": N_("Enter the whole e-mail address, as ada@example.com"),
+    "email": N_("Enter the whole email address, as ada@example.com"),
     "amount": N_("Enter an amount such as 24.90 or $24.90"),
     "product": N_("Choose one of your products"),
     "metadata": N_("Enter a key of at most 64 characters and the value that it has"),
@@ -335,7 +335,7 @@ PRODUCT_STATUS: Final = {
 PROFILE_ERROR: Final = {
     "display_name": N_("Enter a name of at most 80 characters, or none"),
     "accent_color": N_("Enter a colour of six hexadecimal digits such as #0d5c49, or none"),
-    "support_email": N_("Enter an e-mail address such as help@example.com, or none"),
+    "support_email": N_("Enter an email address such as help@example.com, or none"),
     "support_url": N_("Enter an address such as https://example.com/help, or none"),
     "terms_url": N_("Enter an address such as https://example.com/terms, or none"),
     "time_zone": N_("Choose a time zone from the list, such as Europe/Berlin"),
@@ -347,7 +347,7 @@ PROFILE_ERROR: Final = {
 PROFILE_FIELD: Final = {
     "display_name": N_("Name shown to customers"),
     "accent_color": N_("Accent colour"),
-    "support_email": N_("E-mail for support"),
+    "support_email": N_("Email for support"),
     "support_url": N_("Help page"),
     "terms_url": N_("Your terms"),
     "legal_name": N_("Legal name"),

@@ -41,7 +41,7 @@ class Cells:
         return self._localizer.gettext(SHOWN_STATUS[self._order.shown_status])
 
     def customer(self) -> str:
-        """The customer's e-mail address."""
+        """The customer's email address."""
         return self._order.customer_email or _EMPTY
 
     def name(self) -> str:

@@ -30,7 +30,7 @@ _STATUSES: Final[tuple[SessionStatus, ...]] = get_args(SessionStatus)
 _REASON: Final = "on the page of sessions"
 # Maps a field of the service to a field of the form and its error text.
 _ERRORS: Final = {
-    "customerEmail": ("email", N_("Enter an e-mail address such as name@example.com")),
+    "customerEmail": ("email", N_("Enter an email address such as name@example.com")),
     "successUrl": (
         "success",
         N_(
@@ -121,7 +121,7 @@ def _email(request: PageRequest) -> tuple[str, dict[str, str]]:
     try:
         return (inputs.check_email("email", email) if email else ""), {}
     except Invalid:
-        return email, {"email": N_("Enter an e-mail address such as name@example.com")}
+        return email, {"email": N_("Enter an email address such as name@example.com")}
 
 
 async def open_one(request: PageRequest) -> Response:

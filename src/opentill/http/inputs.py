@@ -1,4 +1,4 @@
-"""Validation of fields that several features share: URLs, e-mail addresses, metadata, names."""
+"""Validation of fields that several features share: URLs, email addresses, metadata, names."""
 
 import json
 import re
@@ -25,7 +25,7 @@ _EMAIL: Final = re.compile(
     r"@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+[^\W\d_](?:[\w-]{0,61}[^\W_])?",
 )
 
-# Patterns of the API document: what a URL and an e-mail address cannot contain. Which hosts exist
+# Patterns of the API document: what a URL and an email address cannot contain. Which hosts exist
 # is not a matter of a pattern. Quotation marks and the like are escaped for generated code.
 URL_PATTERN: Final = r"^[Hh][Tt][Tt][Pp][Ss]?://[^\s\x00-\x20\x22<>\x5c\x5e\x60|\x7f-\x9f]+$"
 _MAILBOX: Final = r"[^\s\x00-\x1f\x7f-\x9f()<>@,;:\x5c\x22\x5b\x5d]"
@@ -60,10 +60,10 @@ def check_url(field: str, text: str | None) -> str | None:
 
 
 def check_email(field: str, text: str) -> str:
-    """Validate an e-mail address and return it trimmed. Raises Invalid."""
+    """Validate an email address and return it trimmed. Raises Invalid."""
     trimmed = pasted.trim(text)
     if len(trimmed) > MAX_EMAIL or _EMAIL.fullmatch(trimmed) is None:
-        raise Invalid(field, f"{field} must be an e-mail address such as ada@example.com")
+        raise Invalid(field, f"{field} must be an email address such as ada@example.com")
     try:
         hostnames.mailbox_in_ascii(trimmed)
     except hostnames.BadHost:

@@ -5,7 +5,7 @@ beyond that the merchant with the most loses its oldest. The table keeps a merch
 as well, so that a flood of refused requests has a bounded cost.
 
 Requests without a valid key belong to no merchant and are not recorded. Only the method, the path
-and the names of query parameters are stored, with secrets and e-mail addresses redacted.
+and the names of query parameters are stored, with secrets and email addresses redacted.
 """
 
 import re

@@ -48,7 +48,7 @@ def single_line(text: str, max_length: int = 200) -> str:
 def envelope_address(text: str) -> str:
     """Return an address for the envelope, its domain in ASCII. Raises BadAddress."""
     if _FORBIDDEN_CHARACTERS.search(text) or _ADDRESS_PATTERN.fullmatch(text) is None:
-        msg = "it is no e-mail address"
+        msg = "it is no email address"
         raise BadAddress(msg)
     try:
         local, _, domain = hostnames.mailbox_in_ascii(text).rpartition("@")
@@ -81,7 +81,7 @@ def header_address(name: str, address: str) -> Address:
     try:
         return _HeaderAddress(single_line(name, _MAX_NAME_LENGTH), username=local, domain=domain)
     except (ValueError, MessageError, IndexError):
-        msg = "it is no e-mail address"
+        msg = "it is no email address"
         raise BadAddress(msg) from None
 
 

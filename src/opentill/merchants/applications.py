@@ -1,7 +1,7 @@
 """Applications to become a merchant, which staff decide (decision 0083).
 
 An application creates a merchant with the status APPLIED, which has no capabilities. The response
-only confirms the application: it does not disclose whether the e-mail address is known or has
+only confirms the application: it does not disclose whether the email address is known or has
 another pending application.
 """
 
@@ -77,14 +77,14 @@ async def apply(
     """Store an application and return the id of its APPLIED merchant.
 
     ``actor`` is the operator who enters the application; None: the applicant sends the page's form
-    from the IP ``address``. The page stores one pending application per e-mail address: for a
+    from the IP ``address``. The page stores one pending application per email address: for a
     second one, it returns the first. Raises Invalid, and TooManyRequests if too many are pending or
     came from the visitor.
     """
     form_values = check_form(form)
     visitor = limit_subject(address) if address and actor is None else None
     if actor is None:
-        # The audit log's lock makes the counts exact. Limits are checked before the e-mail address
+        # The audit log's lock makes the counts exact. Limits are checked before the email address
         # is looked up, so that a refusal does not disclose whether the address has applied.
         await audit.lock_log(tx)
         await _check_room(tx, visitor, now)

@@ -110,7 +110,7 @@ operations: Final = (
         "both inclusive. Orders match all of the filters. `query` searches customers, amounts, "
         "cards, ids, numbers and metadata, and finds an order as soon as it exists.",
         query=OrdersQuery,
-        refusals=("a `query` that more than 200 e-mail addresses begin with",),
+        refusals=("a `query` that more than 200 email addresses begin with",),
         response=Listing[OrderOut],
         read=list_orders,
         response_example=page_example(_ORDER),

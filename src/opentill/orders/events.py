@@ -52,7 +52,7 @@ class OrderPaidData(msgspec.Struct, frozen=True, kw_only=True):
 
     order_id: OrderId
     product_id: ProductId
-    customer_email: Annotated[str, Meta(description="The customer's e-mail, empty if unknown.")]
+    customer_email: Annotated[str, Meta(description="The customer's email, empty if unknown.")]
     amount: OrderAmount
     currency: Currency
     net_amount: NetAmount

@@ -21,7 +21,7 @@ class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     product_id: Annotated[str, Meta(description="The product that was sold.")]
     customer_email: Annotated[
         str,
-        Meta(description="The customer's e-mail address. Empty until the customer has entered it."),
+        Meta(description="The customer's email address. Empty until the customer has entered it."),
     ]
     customer_name: Annotated[
         str | None, Meta(description="The customer's name. Null if none was given.")

@@ -75,7 +75,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     success_url: str | None = None
     cancel_url: str | None = None
     email: str = ""
-    email_optional: bool = False  # whether the customer may leave the e-mail out, as in Epay orders
+    email_optional: bool = False  # whether the customer may leave the email out, as in Epay orders
     name: str = ""
     paid_at: int | None = None
     method: Method | None = None

@@ -103,7 +103,7 @@ class PageRequest:
         view = msgspec.structs.replace(view, order=order)
         self.locale = view.session.locale
         payment = _payment(view, self.app)
-        # Only the payment form shows the whole e-mail address; other pages mask it.
+        # Only the payment form shows the whole email address; other pages mask it.
         if model.state_of(payment, self.now) == "open":
             email, name = self._prefilled(view)
             payment = msgspec.structs.replace(payment, email=email, name=name)
@@ -118,9 +118,9 @@ class PageRequest:
         return view, payment
 
     def _prefilled(self, view: checkouts.PageView) -> tuple[str, str]:
-        """Return e-mail and name for the form.
+        """Return email and name for the form.
 
-        If this browser has sent the order's e-mail or name, these are returned, else those that the
+        If this browser has sent the order's email or name, these are returned, else those that the
         merchant has prefilled.
         """
         session, order, key = view.session, view.order, self.app.settings.secret_key
@@ -131,7 +131,7 @@ class PageRequest:
         if prefill.proves(token, key, session.id, order.customer_email, name):
             return order.customer_email, name
         if prefill.proves(token, key, session.id, order.customer_email, ""):
-            # This browser sent the order's e-mail, but somebody else may have sent the name: do not
+            # This browser sent the order's email, but somebody else may have sent the name: do not
             # show it.
             return order.customer_email, prefilled[1]
         return prefilled

@@ -1,7 +1,7 @@
 """``/receipt/{cs_…}``: the receipt of a paid session, as a page that prints well and as a PDF.
 
 Anybody who has the address can see it, as with the payment page. So it shows no more than that page
-did, and masks the e-mail.
+did, and masks the email.
 """
 
 from typing import Final

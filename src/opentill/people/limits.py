@@ -59,7 +59,7 @@ class Attempt(NamedTuple):
 def known_browser(secret_key: str, account: str) -> str:
     """Return the cookie value of a browser that has logged in to an account: a signature.
 
-    ``account`` is an e-mail address, or the id of a person.
+    ``account`` is an email address, or the id of a person.
     """
     message = b"opentill known browser 1\0" + account.encode()
     return hmac.digest(secret_key.encode(), message, hashlib.sha256).hex()

@@ -31,7 +31,7 @@ _COMMON: Final = frozenset(
     (Path(__file__).parent / "common_passwords.txt").read_text("utf-8").split()
 )
 _LONGEST_COMMON: Final = max(map(len, _COMMON))
-# Names and e-mail parts with fewer characters may occur in a password, since many words contain
+# Names and email parts with fewer characters may occur in a password, since many words contain
 # them.
 _SHORTEST_PERSONAL: Final = 4
 # Characters that people use instead of letters, and characters that they put around a word.
@@ -53,7 +53,7 @@ COST: Final = Cost(19 * 1024, 2)  # as the OWASP Password Storage Cheat Sheet sa
 def check(field: str, password: str, *personal: str) -> None:
     """Raise Invalid for a password that is too short, too long or easily guessed.
 
-    ``personal`` is the person's e-mail address and name.
+    ``personal`` is the person's email address and name.
     """
     password = password if len(password) > LONGEST else _normalize(password)
     if not SHORTEST <= len(password) <= LONGEST:

@@ -20,7 +20,7 @@ class ProfileUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         | None
     ) = UNSET
     support_email: (
-        Annotated[str, Meta(max_length=254, description="an e-mail address")] | UnsetType | None
+        Annotated[str, Meta(max_length=254, description="an email address")] | UnsetType | None
     ) = UNSET
     support_url: (
         Annotated[str, Meta(max_length=2048, description="an http or https address")]

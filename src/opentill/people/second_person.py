@@ -19,7 +19,7 @@ _NEWCOMER_MS: Final = 72 * HOUR_MS
 class Approver(msgspec.Struct, frozen=True):
     """A person who approves.
 
-    ``knows`` returns whether their browser has logged in to the account of an e-mail address.
+    ``knows`` returns whether their browser has logged in to the account of an email address.
     """
 
     who: str

@@ -422,13 +422,13 @@ async def find_by_id(tx: Tx, person_id: str) -> Person | None:
 
 
 async def email_of(tx: Tx, person_id: str | None) -> str:
-    """Return a person's e-mail address, "" if there is no such person."""
+    """Return a person's email address, "" if there is no such person."""
     person = None if person_id is None else await queries.PERSON.first(tx, id=person_id)
     return "" if person is None else person.email
 
 
 async def find_by_email(tx: Tx, email: str) -> Person:
-    """Return the person with an e-mail address. Raises NotFound."""
+    """Return the person with an email address. Raises NotFound."""
     address = normalize_email(email)
     person = await queries.BY_EMAIL.first(tx, email=address)
     return or_not_found(person, f"there is no person {address}")

@@ -10,7 +10,7 @@ from opentill.people.permissions import StaffRole
 
 
 async def colleagues(tx: Tx) -> list[Colleague]:
-    """Return all staff, by e-mail."""
+    """Return all staff, by email."""
     return await queries.COLLEAGUES.all(tx)
 
 

@@ -14,7 +14,7 @@ from opentill.people.model import Access, Link, Member
 from opentill.people.permissions import MerchantRole, Permission
 
 Role = Annotated[MerchantRole, Meta(description="owner, finance, support, developer or viewer")]
-Email = Annotated[str, Meta(max_length=254, description="an e-mail address")]
+Email = Annotated[str, Meta(max_length=254, description="an email address")]
 Token = Annotated[str, Meta(max_length=200, description="as it was given")]
 
 
@@ -58,7 +58,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Who is logged in, at which merchant, and what they may do there."""
 
     person_id: Annotated[str, Meta(description="The id of the person who is logged in.")]
-    email: Annotated[str, Meta(description="The person's e-mail address, in lower case.")]
+    email: Annotated[str, Meta(description="The person's email address, in lower case.")]
     name: Annotated[str, Meta(description="The person's name.")]
     role: Role
     permissions: Annotated[
@@ -76,7 +76,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         str | None, Meta(description="The address of the logo. Null if there is none.")
     ]
     support_email: Annotated[
-        str | None, Meta(description="The e-mail address that customers see for help.")
+        str | None, Meta(description="The email address that customers see for help.")
     ]
     support_url: Annotated[str | None, Meta(description="The page that customers see for help.")]
     terms_url: Annotated[str | None, Meta(description="The merchant's terms for customers.")]
@@ -285,7 +285,7 @@ class MemberOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A member of the merchant's team. ``id`` is the id of the person."""
 
     id: Annotated[str, Meta(description="The id of the person.")]
-    email: Annotated[str, Meta(description="The person's e-mail address, in lower case.")]
+    email: Annotated[str, Meta(description="The person's email address, in lower case.")]
     name: Annotated[str, Meta(description="The person's name.")]
     role: Role
     created_at: Annotated[int, Meta(description="When the person became a member, Unix ms.")]
@@ -316,7 +316,7 @@ class MemberUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class InvitationBody(msgspec.Struct, frozen=True, kw_only=True):
-    """The e-mail address of the person to invite, and their role."""
+    """The email address of the person to invite, and their role."""
 
     email: Email
     role: Role
@@ -326,7 +326,7 @@ class InvitationOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An invitation that can still be accepted."""
 
     id: Annotated[str, Meta(description="The id of the invitation.")]
-    email: Annotated[str, Meta(description="The e-mail address that was invited, in lower case.")]
+    email: Annotated[str, Meta(description="The email address that was invited, in lower case.")]
     role: Role
     created_at: CreatedAt
     expires_at: Annotated[int, Meta(description="Until when it can be accepted, Unix ms.")]
@@ -389,7 +389,7 @@ class AcceptanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = msgspec.field(name="renderedDocumentSha256")
     person_id: Annotated[str, Meta(description="The id of the person who accepted it.")]
     person: Annotated[
-        str, Meta(description="Name and e-mail address of that person, as they were then.")
+        str, Meta(description="Name and email address of that person, as they were then.")
     ]
     accepted_at: Annotated[int, Meta(description="When it was accepted, Unix ms.")]
     address: Annotated[str, Meta(description="The IP address that it was accepted from.")]

@@ -54,7 +54,7 @@ async def invite(
     except mail.TooManyMails:
         raise Refused(429, TOO_MANY_MAILS) from None
     except Invalid as problem:
-        error = N_("Enter an e-mail address such as name@example.com")
+        error = N_("Enter an email address such as name@example.com")
         if "member" in (problem.reason or ""):
             error = N_("This person is a member already")
         elif "staff" in (problem.reason or ""):

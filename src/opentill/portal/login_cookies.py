@@ -44,7 +44,7 @@ def logged_out(settings: Settings) -> str:
 
 
 def has_logged_in(settings: Settings, headers: Mapping[bytes, bytes], email: str) -> bool:
-    """Return whether somebody has logged in with this browser and e-mail address before."""
+    """Return whether somebody has logged in with this browser and email address before."""
     marks = (entry.partition("-")[0] for entry in _read_person_entries(headers))
     return any(is_known(settings.secret_key, email, mark) for mark in marks)
 

@@ -1,6 +1,6 @@
 """The record of a payment as a PDF: what OpenTill knows that helps to contest a dispute of it.
 
-It is the receipt, with the customer's whole e-mail address and these facts for the bank: who paid
+It is the receipt, with the customer's whole email address and these facts for the bank: who paid
 from which IP address, the mails that they got, when the shop was notified of the payment, and the
 metadata, in which shops store the numbers of shipments.
 """

@@ -23,7 +23,7 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
     """For whom a receipt is laid out.
 
     ``zones`` are the time zones of its times, the reader's own one first. ``is_customer``: the
-    reader is the customer, who may see the whole e-mail address.
+    reader is the customer, who may see the whole email address.
     """
 
     localizer: Localizer

@@ -57,7 +57,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     refunded: Money
     refunds: list[ReceiptRefund] = []  # oldest first
     seller: Seller = Seller()
-    contact: list[str] = []  # the shop's e-mail address and help page
+    contact: list[str] = []  # the shop's email address and help page
     accent: str | None = None  # #rrggbb
     logo_sha256: str | None = None
 
@@ -88,6 +88,6 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def masked(email: str) -> str:
-    """Mask an e-mail address so that its owner recognizes it, because receipts are passed on."""
+    """Mask an email address so that its owner recognizes it, because receipts are passed on."""
     local, _, domain = email.rpartition("@")
     return f"{local[:1]}•••@{domain}"

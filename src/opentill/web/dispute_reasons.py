@@ -18,7 +18,7 @@ class DisputeReason(NamedTuple):
     evidence: tuple[str, ...]
 
 
-_MESSAGES: Final = N_("Messages with the customer about the order, such as e-mails.")
+_MESSAGES: Final = N_("Messages with the customer about the order, such as emails.")
 _DELIVERY: Final = N_(
     "Proof of delivery: the carrier, the tracking number, the date and the address, or the "
     "customer’s signature."

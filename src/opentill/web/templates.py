@@ -21,7 +21,7 @@ _MARKS: Final = re.compile(
     "[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f]+"
 )
 _FIRST_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
-# A person in the audit log: the e-mail address and, after it, the person's id.
+# A person in the audit log: the email address and, after it, the person's id.
 _NAMED_PERSON: Final = re.compile(r"(\S+) \((per_[0-9a-z]+)\)")
 _ID: Final = re.compile(r"\b([a-z]{2,6}_)[0-9a-z]{14,}([0-9a-z]{6})\b")
 _SHARED: Final = Path(__file__).parent / "templates"

@@ -1,4 +1,4 @@
-"""Customers are found by the beginnings of the parts of their names and e-mail addresses."""
+"""Customers are found by the beginnings of the parts of their names and email addresses."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from opentill.orders.search import customer_words
 from opentill.orders.search.customer_words import prefix_of, words_of
 
 FOUND = [
-    # name, e-mail, searched text
+    # name, email, searched text
     ("Ada Brook", "", "ada"),
     ("Ada Brook", "", "Ada  Brook"),
     ("Ada Brook", "", "brook"),

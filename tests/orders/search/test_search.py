@@ -29,7 +29,7 @@ from support.transactions import RunRolledBack
 DAY: Final = 86_400_000
 _numbers: Final = itertools.count(1)
 EMAILS: Final = ("", "ada@example.com", "Ada@Example.com", "ada@example.community", "bob@x.org")
-# The name under which a customer pays, by their e-mail address in small letters.
+# The name under which a customer pays, by their email address in small letters.
 NAMES: Final = {"ada@example.com": "Ada Brook", "bob@x.org": "Zoë-Marie Brook"}
 VALUES: Final = ("ada@example.com", "7", "7.00", "Pro", "pro", "")
 emails = st.sampled_from(EMAILS)
@@ -181,7 +181,7 @@ def test_pages_totals_and_exports_equal_those_of_a_full_scan(
 
 
 def test_stored_counts_of_terms_equal_the_index(run_rolled_back: RunRolledBack) -> None:
-    """They stay equal when e-mail addresses change. Terms of few orders are not counted."""
+    """They stay equal when email addresses change. Terms of few orders are not counted."""
 
     async def check(tx: Tx) -> None:
         order = await world.create_order(tx)

@@ -1,1 +1,1 @@
-"""Customers: a view of the orders by e-mail."""
+"""Customers: a view of the orders by email."""

@@ -1,6 +1,6 @@
 """A customer's newest order, and the totals of their orders in each currency.
 
-Customers are identified by their orders' e-mail address.
+Customers are identified by their orders' email address.
 """
 
 import msgspec
@@ -9,7 +9,7 @@ from opentill.orders.model import Status
 
 
 class CustomerOrder(msgspec.Struct, frozen=True):
-    """The newest order of a customer, with the e-mail address and the name as in that order."""
+    """The newest order of a customer, with the email address and the name as in that order."""
 
     email: str
     name: str | None

@@ -1,11 +1,11 @@
-"""SQL about customers, which are not stored: a customer is the orders with one e-mail address."""
+"""SQL about customers, which are not stored: a customer is the orders with one email address."""
 
 from typing import Final
 
 from opentill.db.query import Query
 from opentill.orders.customers.model import CustomerOrder, CustomerSums
 
-# The newest orders of a merchant, with their e-mail addresses.
+# The newest orders of a merchant, with their email addresses.
 RECENT: Final = Query(
     CustomerOrder,
     """
@@ -15,7 +15,7 @@ RECENT: Final = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# The newest indexed order of each e-mail address. Orders with ids in `:apart` are ignored, because
+# The newest indexed order of each email address. Orders with ids in `:apart` are ignored, because
 # their index rows are outdated.
 NEWEST_OF: Final = Query(
     CustomerOrder,

@@ -1,4 +1,4 @@
-"""Customers as a view of orders by e-mail address, found by the index of terms (decision 0060).
+"""Customers as a view of orders by email address, found by the index of terms (decision 0060).
 
 As in the filter of orders, addresses that differ only in capitals (A to Z) are the same customer.
 """
@@ -25,7 +25,7 @@ async def recent_customers(tx: Tx, merchant_id: str, orders: int) -> list[Custom
 
 
 async def find_customers(db: Db, merchant_id: str, text: str) -> list[CustomerOrder]:
-    """Return the customers with a part of their name or e-mail that begins with a text.
+    """Return the customers with a part of their name or email that begins with a text.
 
     Each has their newest order; the newest come first. Raises Invalid if too many match.
     """
@@ -49,7 +49,7 @@ async def find_customers(db: Db, merchant_id: str, text: str) -> list[CustomerOr
 async def sums_of_customer(
     db: Db, merchant_id: str, email: str, most: int = MAX_SUMMED
 ) -> list[CustomerSums]:
-    """Return sums over the newest ``most`` orders of an e-mail address, by currency."""
+    """Return sums over the newest ``most`` orders of an email address, by currency."""
     condition = Condition(terms.term_of(email), terms.EMAIL)
 
     async def read(tx: Tx) -> list[CustomerSums]:
@@ -74,7 +74,7 @@ async def _not_indexed(
 ) -> tuple[list[str], list[Candidate]]:
     """Return ids of the pending orders with outdated index rows, and the pending orders that match.
 
-    Orders match if they have an e-mail address and fulfil the condition as they are now.
+    Orders match if they have an email address and fulfil the condition as they are now.
     """
     outdated_ids: list[str] = []
     matches: list[Candidate] = []
@@ -99,7 +99,7 @@ def _order_of(order: Candidate) -> CustomerOrder:
 
 
 def _newest_first(rows: Iterable[CustomerOrder]) -> list[CustomerOrder]:
-    """Return the newest order of each e-mail address, newest first."""
+    """Return the newest order of each email address, newest first."""
     ordered = sorted(rows, key=lambda row: (row.created_at, row.order_id), reverse=True)
     newest: dict[str, CustomerOrder] = {}
     for row in ordered:

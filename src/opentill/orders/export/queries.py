@@ -91,7 +91,7 @@ COLUMNS: Final = (
         "customerEmail",
         "customer_email",
         _inert,
-        about="the customer's e-mail address, empty if unknown",
+        about="the customer's email address, empty if unknown",
     ),
     Column("customerName", "customer_name", _inert, about="the customer's name, empty if unknown"),
     Column(

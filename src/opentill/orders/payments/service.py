@@ -174,7 +174,7 @@ async def _read(tx: Tx, intent: PaymentIntent) -> OrderState:
 
 
 async def _set_customer(tx: Tx, intent: PaymentIntent) -> None:
-    """Store the payer's name and e-mail address from the form, while the order is PENDING."""
+    """Store the payer's name and email address from the form, while the order is PENDING."""
     await queries.SET_CUSTOMER.run(
         tx,
         merchant_id=intent.merchant_id,

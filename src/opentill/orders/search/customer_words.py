@@ -1,4 +1,4 @@
-"""The words by which customers are found: the parts of their names and e-mail addresses.
+"""The words by which customers are found: the parts of their names and email addresses.
 
 A word is the rest of a text from the beginning of one of its parts on, so that a search for the
 beginning of any part is a search for the beginning of a word. A name is also continued from its

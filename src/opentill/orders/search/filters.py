@@ -25,7 +25,7 @@ Email: TypeAlias = Annotated[
     Meta(
         max_length=254,
         pattern=r"^ *[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+ *\Z",
-        description="the whole e-mail address of a customer, in capitals or not",
+        description="the whole email address of a customer, in capitals or not",
     ),
 ]
 _Amount: TypeAlias = Annotated[
@@ -50,14 +50,14 @@ _Text: TypeAlias = Annotated[
     Meta(
         max_length=200,
         pattern=_STORABLE,
-        description="text of at most 200 characters: an id, a number, an e-mail address, a value "
+        description="text of at most 200 characters: an id, a number, an email address, a value "
         "of the metadata or an amount",
     ),
 ]
 
 
 _OfCustomer: TypeAlias = Annotated[
-    Email | None, meaning("Only orders of the customer with this e-mail, in capitals or not.")
+    Email | None, meaning("Only orders of the customer with this email, in capitals or not.")
 ]
 _OfAmount: TypeAlias = Annotated[
     _Amount | None, meaning("Only orders of this amount, in any currency: `9.99`.")
@@ -74,7 +74,7 @@ _Found: TypeAlias = Annotated[
     meaning(
         "Only orders that this leads to: any id (order, session, attempt, refund, dispute, event, "
         "balance transaction or product), a `refundNo`, an Epay `trade_no` or `out_trade_no`, a "
-        "customer's name or e-mail address or the beginning of a part of it, a value of the "
+        "customer's name or email address or the beginning of a part of it, a value of the "
         "metadata, an amount, or the last four digits of the card."
     ),
 ]

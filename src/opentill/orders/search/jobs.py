@@ -86,7 +86,7 @@ async def _index(tx: Tx, merchant_id: str, batch: int, many: int) -> int:
 async def _add_words(tx: Tx, merchant_id: str, orders: Sequence[ChangedOrder]) -> None:
     """Add the words of the orders' customers. Words are not removed: others may have them.
 
-    Customers without an e-mail address have no words, because words lead to e-mail addresses.
+    Customers without an email address have no words, because words lead to email addresses.
     """
     customers = {
         (terms.term_of(order.customer_email), order.customer_name): order
@@ -152,7 +152,7 @@ async def _replace(
 ) -> None:
     """Replace the index rows of orders.
 
-    This removes the rows with every e-mail address and card that the order had since it was last
+    This removes the rows with every email address and card that the order had since it was last
     indexed.
     """
     new: list[IndexRow] = []
@@ -174,7 +174,7 @@ async def _replace(
 def _rows(
     order: ChangedOrder, email: str, card_last4: str | None, *, with_currency: bool = True
 ) -> list[IndexRow]:
-    """Return the index rows of an order, for an e-mail and a card."""
+    """Return the index rows of an order, for an email and a card."""
     order_terms = order.terms(email, card_last4, with_currency=with_currency)
     return [
         IndexRow(term, place, order.created_at, order.id) for term, place in order_terms.items()

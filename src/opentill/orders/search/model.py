@@ -13,7 +13,7 @@ class Condition(msgspec.Struct, frozen=True):
 
     Orders whose ids are in ``ids``, and orders that fulfil one of ``others``, fulfil the condition
     whatever their terms are. ``others`` must be such that an order has only one of all the terms:
-    different e-mail addresses, or one amount in different currencies.
+    different email addresses, or one amount in different currencies.
     """
 
     term: str
@@ -124,7 +124,7 @@ class PendingOrder(Candidate, frozen=True):
 class ChangedOrder(msgspec.Struct, frozen=True):
     """An order to be indexed.
 
-    ``were`` are its e-mail addresses since it was last indexed. At that time its card was either
+    ``were`` are its email addresses since it was last indexed. At that time its card was either
     unknown or the present one. ``is_new``: it was never indexed.
     """
 
@@ -143,7 +143,7 @@ class ChangedOrder(msgspec.Struct, frozen=True):
     def terms(
         self, email: str, card_last4: str | None, *, with_currency: bool = True
     ) -> terms.Terms:
-        """Return the order's terms for an e-mail address and a card.
+        """Return the order's terms for an email address and a card.
 
         ``with_currency``: False for the terms as they were before migration 0054.
         """

@@ -86,7 +86,7 @@ ADD = Command(
     order by term, place, created_at, order_id
     """,
 )
-# Adds the words of customers; `:term` and `:place` are those of their e-mail addresses.
+# Adds the words of customers; `:term` and `:place` are those of their email addresses.
 ADD_WORDS = Command(
     """
     insert into search_words (merchant_id, word, term, place)

@@ -32,7 +32,7 @@ from opentill.orders.search.model import (
 _DAY_MS: Final = 86_400_000
 MOST_ADDRESSES: Final = 200  # customers that a searched text may match
 _LEAST_OF_WORD: Final = 3  # characters of a searched text in ASCII that can match customers
-_WORDS_OF_CUSTOMER: Final = 16  # at most, of a name and an e-mail address
+_WORDS_OF_CUSTOMER: Final = 16  # at most, of a name and an email address
 Position = tuple[int, str]  # the sort key of lists: an order's time of creation (Unix ms), its id
 
 
@@ -68,7 +68,7 @@ def condition_of_amount(text: str) -> Condition | None:
 
 
 async def condition_of_customers(tx: Tx, merchant_id: str, text: str) -> Condition:
-    """Return the condition that a part of the customer's name or e-mail begins with a text.
+    """Return the condition that a part of the customer's name or email begins with a text.
 
     Raises Invalid on ``query`` if more than ``MOST_ADDRESSES`` customers match.
     """

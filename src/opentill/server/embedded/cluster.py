@@ -58,7 +58,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "lc_messages": "C",
-    # Log no statements and DETAIL lines, because they contain values such as e-mail addresses.
+    # Log no statements and DETAIL lines, because they contain values such as email addresses.
     "log_min_messages": "warning",
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
