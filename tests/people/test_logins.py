@@ -27,7 +27,7 @@ HOUR: Final = 60 * MINUTE_MS
 
 def test_a_login_leads_to_the_requested_page_and_ends_by_logging_out(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    # E-mail addresses are compared without case.
+    # Email addresses are compared without case.
     visitor = Visitor(shop.api_server, ada.email.upper())
     assert visitor.get(f"/dashboard/{shop.id}/").headers["location"] == (
         f"/login?next=%2Fdashboard%2F{shop.id}%2F"

@@ -1,6 +1,7 @@
 """Each code of an authenticator (RFC 6238) and each recovery code is valid once."""
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from opentill.db.clock import now_ms
 from opentill.people import totp
 from support.api_server import Shop
-from support.people import PASSWORD, Visitor, create_person, heading_of
+from support.people import PASSWORD, Visitor, create_person, heading_of, new_address
 
 # The secret of RFC 6238 Appendix B, "12345678901234567890", in base32.
 SECRET: Final = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
@@ -65,13 +66,10 @@ def test_a_login_with_an_authenticator_needs_an_unused_code(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     secret, codes = _set_up_authenticator(ada)
     visitor = Visitor(shop.api_server, ada.email)
-    wrong = [
-        visitor.log_in("not my password at all", code=_code(secret, 1)),
-        visitor.log_in(),
-        visitor.log_in(code="000000"),
-    ]
-    assert [response.status_code for response in wrong] == [401] * 3
-    assert wrong[0].text == wrong[1].text == wrong[2].text
+    refused = visitor.log_in("not my password at all", code=_code(secret, 1))
+    assert (refused.status_code, "Email or password is wrong" in refused.text) == (401, True)
+    assert 'name="code"' not in refused.text
+    assert visitor.log_in(code="000000").status_code == 401
     code = _code(secret, 1)  # the authenticator's clock is one period ahead
     assert visitor.log_in(code=f"{code[:3]} {code[3:]}").status_code == 303
     assert visitor.log_in(code=code).status_code == 401  # the code has been used
@@ -83,9 +81,74 @@ def test_a_login_with_an_authenticator_needs_an_unused_code(shop: Shop) -> None:
     assert secret not in stored
 
 
-def test_a_code_is_ignored_without_a_second_factor(shop: Shop) -> None:
+def test_a_code_with_the_password_does_not_skip_the_second_step(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    assert ada.log_in(code="123456").status_code == 303
+    form = {"email": ada.email, "password": PASSWORD, "code": "123456"}
+    assert ada.post("/login", form).headers["location"] == "/dashboard"
+    secret, _ = _set_up_authenticator(ada)
+    visitor = Visitor(shop.api_server, ada.email)
+    response = visitor.post("/login", form | {"code": _code(secret, 1)})
+    assert response.headers["location"] == "/login/factor"
+    assert visitor.get("/security").headers["location"].startswith("/login/factor")
+
+
+def test_the_login_page_asks_for_a_code_only_after_the_right_password(shop: Shop) -> None:
+    """Nothing before the password shows whether an account exists or has a second factor."""
+    ada, bob = (create_person(shop.api_server, shop.id, "owner") for _ in range(2))
+    secret, _ = _set_up_authenticator(ada)
+    visitor = Visitor(shop.api_server)
+    assert 'name="code"' not in visitor.get("/login").text
+    pages = set[str]()
+    for email in (ada.email, bob.email, new_address()):
+        visitor.email = email
+        refused = visitor.log_in("not my password at all")
+        assert refused.status_code == 401
+        pages.add(refused.text.replace(email, "EMAIL"))
+    assert len(pages) == 1
+    visitor.email = ada.email
+    assert visitor.log_in().headers["location"] == "/login/factor"
+    assert ada.email in visitor.get("/login/factor").text
+    assert visitor.post("/login/factor", {"code": _code(secret, 1)}).status_code == 303
+    assert visitor.get("/security").status_code == 200
+
+
+def test_a_pending_login_opens_nothing_and_ends_after_ten_minutes(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    start = shop.api_server.app.clock()
+    ada = create_person(shop.api_server, shop.id, "owner")
+    secret, _ = _set_up_authenticator(ada)
+    visitor = Visitor(shop.api_server, ada.email)
+    visitor.log_in()
+    pending_token = visitor.token
+    for page in ("/dashboard", f"/dashboard/{shop.id}/payments", "/security"):
+        assert visitor.get(page).headers["location"].startswith("/login/factor"), page
+    headers = {"authorization": f"Bearer {pending_token}"}
+    assert shop.api_server.http.get("/v1/merchant/profile", headers=headers).status_code == 401
+    assert Visitor(shop.api_server).get("/login/factor").headers["location"] == "/login"
+    clock(start + 9 * 60_000)
+    assert visitor.get("/login/factor").status_code == 200
+    clock(start + 11 * 60_000)  # looking at the page has not prolonged the login
+    refused = visitor.post("/login/factor", {"code": _code(secret, 1)})
+    assert refused.headers["location"] == "/login"
+    # The code is still unused.
+    assert visitor.log_in(code=_code(secret, 1)).status_code == 303
+    assert visitor.token != pending_token
+
+
+def test_codes_after_the_right_password_are_limited_for_all_browsers_together(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    ada = create_person(shop.api_server, shop.id, "owner")
+    secret, _ = _set_up_authenticator(ada)
+    clock(shop.api_server.app.clock())
+    statuses = []
+    for _ in range(12):
+        visitor = Visitor(shop.api_server, ada.email)
+        statuses.append(visitor.log_in(code="000000").status_code)
+    assert statuses == [401] * 11 + [429]
+    visitor = Visitor(shop.api_server, ada.email)
+    assert visitor.log_in(code=_code(secret, 1)).status_code == 429
 
 
 def test_new_recovery_codes_replace_the_old_ones_and_end_with_the_factor(shop: Shop) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from opentill.app import PORTALS
 from opentill.people import MERCHANT_ROLES
+from people.passkey_device import add_passkey
 from support.api_server import Shop
 from support.people import PASSWORD, Visitor, create_person, heading_of, new_address
 
@@ -50,7 +51,7 @@ def test_a_kept_form_is_accepted_after_a_login_on_its_page(shop: Shop) -> None:
     wrong_form = kept_form | {"login_email": ada.email, "login_password": "not my password at all"}
     refused = ada.post(f"{team_path(shop)}/invite", wrong_form)
     assert (refused.status_code, heading_of(refused)) == (401, KEPT_FORM_TITLE)
-    assert "E-mail, password or code is wrong" in refused.text
+    assert "Email or password is wrong" in refused.text
     assert f'value="{ada.email}"' in refused.text
     assert "not my password" not in refused.text
     assert hidden_fields(refused.text, "/team/invite") == kept_form
@@ -75,6 +76,36 @@ def test_a_kept_form_is_accepted_after_a_login_in_another_tab(shop: Shop) -> Non
     assert "You are not logged in yet" in refused.text
     ada.log_in()
     assert f"{email} is invited" in ada.post(f"{team_path(shop)}/invite", without_login).text
+    assert open_invitations(shop) == [email]
+
+
+def test_a_kept_form_asks_for_the_second_factor_after_the_password(shop: Shop) -> None:
+    ada, email = create_person(shop.api_server, shop.id, "owner"), new_address()
+    form = hidden_fields(ada.get(team_path(shop)).text, "/team/invite")
+    form |= {"email": email, "role": "viewer"}
+    add_passkey(ada)
+    codes = re.findall(r"<code>([a-z2-7 ]+)</code>", ada.post("/security/codes").text)
+    end_logins(shop, ada)
+    path = f"{team_path(shop)}/invite"
+    page = ada.post(path, form)
+    assert 'name="login_code"' not in page.text
+    kept_form = hidden_fields(page.text, "/team/invite")
+    login = {"login_email": ada.email, "login_password": PASSWORD}
+    page = ada.post(path, kept_form | login)
+    assert (page.status_code, heading_of(page)) == (401, KEPT_FORM_TITLE)
+    assert 'name="login_password"' not in page.text
+    assert hidden_fields(page.text, "/team/invite") == kept_form
+    for code, error in (
+        ("", "Enter a code, or confirm your second factor in another tab"),
+        ("aaaa bbbb cccc dddd", "This code is wrong or was already used"),
+    ):
+        page = ada.post(path, kept_form | {"login_code": code})
+        assert (page.status_code, error in page.text) == (401, True)
+        assert open_invitations(shop) == []
+    pending_token = ada.token
+    accepted = ada.post(path, kept_form | {"login_code": codes[0]})
+    assert f"{email} is invited" in accepted.text
+    assert ada.token != pending_token
     assert open_invitations(shop) == [email]
 
 

@@ -62,13 +62,16 @@ class Visitor:
         headers |= options.pop("headers", {})
         return self.http.post(path, data=form or {}, headers=headers, **options)
 
-    def log_in(self, password: str = PASSWORD, **fields: str) -> httpx2.Response:
-        """Submit the login form."""
-        return self.post("/login", {"email": self.email, "password": password, **fields})
+    def log_in(self, password: str = PASSWORD, code: str = "") -> httpx2.Response:
+        """Submit the login form, and the form of the second factor if there is a code."""
+        response = self.post("/login", {"email": self.email, "password": password})
+        if code and response.headers.get("location", "").startswith("/login/factor"):
+            return self.post("/login/factor", {"code": code})
+        return response
 
 
 def new_address() -> str:
-    """Return a new e-mail address."""
+    """Return a new email address."""
     return f"person{next(_numbers)}@example.com"
 
 

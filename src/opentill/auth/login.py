@@ -33,7 +33,7 @@ async def show_login(request: PageRequest) -> Response:
 
 
 async def log_in(request: PageRequest) -> Response:
-    """Log in and redirect to the requested page."""
+    """Check the password; redirect to the requested page, or to that of the second factor."""
     form = await request.form()
     email, goal = form.get("email", ""), safe_next(form.get("next", ""))
     settings = request.app.settings
@@ -41,7 +41,6 @@ async def log_in(request: PageRequest) -> Response:
         email=email,
         password=form.get("password", ""),
         browser=request.browser,
-        code=form.get("code", ""),
         cookies=login_cookies.trust_marks(request.headers),
     )
     try:
@@ -69,7 +68,7 @@ async def log_in(request: PageRequest) -> Response:
             401,
             email=email,
             next=goal,
-            errors={"email": N_("E-mail, password or code is wrong")},
+            errors={"email": N_("Email or password is wrong")},
         )
     except TooManyRequests as problem:
         return render.page(

@@ -21,6 +21,7 @@ LONGEST_LOGIN_MS: Final = max(OF_MEMBERS.total, OF_STAFF.total)
 USED_AT_PRECISION_MS: Final = MINUTE_MS  # a login's time of last use is written at most this often
 
 PROOF_MS: Final = 10 * MINUTE_MS  # how long a proof of identity permits dangerous actions
+PENDING_MS: Final = 10 * MINUTE_MS  # how long a login may lack the second factor of its person
 LINK_MS: Final = 24 * HOUR_MS  # how long an invitation or a link to a new password is valid
 CHALLENGE_MS: Final = 5 * MINUTE_MS  # how long a passkey may sign a challenge
 ACCESS_TOKEN_MS: Final = 10 * MINUTE_MS

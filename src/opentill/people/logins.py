@@ -93,7 +93,7 @@ class OfApi(msgspec.Struct, frozen=True):
 
 
 def normalize_email(email: str) -> str:
-    """Return an e-mail address in the form in which it is stored."""
+    """Return an email address in the form in which it is stored."""
     return pasted.trim(email).lower()
 
 
@@ -102,14 +102,17 @@ async def log_in(
 ) -> NewLogin:
     """Log somebody in; ``begin_as`` creates a login for another use than a browser.
 
-    The login of a person whose only factor is a passkey is pending until that is proved. A login
-    by ``begin_as`` is never pending: it needs a recovery code instead of the passkey.
+    A browser's login of a person with a second factor is pending until that is proved
+    (``prove_code``, ``passkeys.prove``); the code of the credentials is not read. A login by
+    ``begin_as`` is never pending: it needs the code at once, a recovery code in place of a passkey.
     Raises TooManyRequests and WrongCredentials. An unknown account takes the same time as a
     known one.
     """
     email, address = normalize_email(credentials.email), credentials.browser.address
     async with db.connection() as tx:
         person = await queries.BY_EMAIL.first(tx, email=email)
+    if begin_as is None:
+        credentials = msgspec.structs.replace(credentials, code="")
     credentials = _recognise_browser(credentials, person, secret_key)
     group: Group = "trusted" if credentials.is_known_browser else "strangers"
     with QUEUE.reserve(
@@ -130,9 +133,8 @@ async def log_in(
         until = await lost_factors.suspended_until(tx, person.id)
         if until is not None:
             raise FactorsSuspended(until)
-        has_factor = await queries.HAS_FACTOR.get(tx, id=person.id)
-        is_proved_later = not credentials.code and locked.totp_secret is None and begin_as is None
-        strong = bool(has_factor) and not is_proved_later
+        has_factor = bool(await queries.HAS_FACTOR.get(tx, id=person.id))
+        strong = has_factor and begin_as is not None
         if strong and not await second_factor.check(tx, locked, credentials.code, secret_key):
             raise WrongCode
         if strong:
@@ -142,7 +144,7 @@ async def log_in(
         await limits.forgive(tx, attempt, now)
         current = msgspec.structs.replace(person, password=renewed or person.password)
         login = await (begin_as or begin)(tx, current, credentials.browser, now, strong=strong)
-        return msgspec.structs.replace(login, pending=bool(has_factor) and not strong)
+        return msgspec.structs.replace(login, pending=has_factor and not strong)
 
     return await count_codes(db, work, person, credentials, now)
 
@@ -243,14 +245,14 @@ async def find(
 ) -> Login | None:
     """Return the active login of a token, None if there is none.
 
-    ``used``: prolong the login. Requests of a page that updates itself must not, since perhaps
-    nobody looks at the page.
+    ``used``: prolong the login, unless it is pending. Requests of a page that updates itself must
+    not, since perhaps nobody looks at the page.
     """
     async with db.connection() as tx:
         login = await queries.LOGIN.first(tx, token_sha256=digest(token, use))
         if login is None or login.has_ended(now):
             return None
-        if used:
+        if used and not login.is_pending:
             await note_use(tx, login, address, now)
         return login
 

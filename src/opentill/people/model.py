@@ -8,7 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from opentill.core.languages import Language
-from opentill.people.lifetimes import OF_MEMBERS, OF_STAFF, PROOF_MS
+from opentill.people.lifetimes import OF_MEMBERS, OF_STAFF, PENDING_MS, PROOF_MS
 from opentill.people.permissions import (
     RULES,
     MerchantRole,
@@ -119,7 +119,13 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
         return self.has_factor and not self.strong
 
     def has_ended(self, now: int) -> bool:
-        """Whether the login was unused for too long or has reached its total lifetime."""
+        """Whether the login was unused for too long or has reached its total lifetime.
+
+        A pending login is not prolonged by its use: it ends ten minutes after the password was
+        entered, or after the last use before the person set up a factor elsewhere.
+        """
+        if self.is_pending and now >= self.used_at + PENDING_MS:
+            return True
         lifetime = OF_MEMBERS if self.staff_role is None else OF_STAFF
         return now >= self.used_at + lifetime.idle or now >= self.created_at + lifetime.total
 

@@ -12,7 +12,13 @@ from urllib.parse import quote, urlsplit
 from starlette.responses import Response
 
 from opentill import people
-from opentill.core.errors import Invalid, PayloadTooLarge, TooManyRequests, UnsupportedMediaType
+from opentill.core.errors import (
+    Invalid,
+    NotLoggedIn,
+    PayloadTooLarge,
+    TooManyRequests,
+    UnsupportedMediaType,
+)
 from opentill.portal import login_cookies, render
 from opentill.portal.request import PageRequest, safe_next
 from opentill.web.translations import N_
@@ -65,7 +71,10 @@ def _to_login(request: PageRequest) -> Response:
 async def _log_in(
     request: PageRequest, entries: dict[str, str | None], page: str
 ) -> Response | None:
-    """Log in with the entries of the login page; return that page if they are missing or wrong."""
+    """Log in with the entries of the login page; return that page if they are missing or wrong.
+
+    The page asks for the password, and after it for the code if the person has a second factor.
+    """
     email, password = entries[_EMAIL] or "", entries[_PASSWORD]
     settings = request.app.settings
     errors, wait, status = dict[str, str](), "", 401
@@ -74,7 +83,6 @@ async def _log_in(
             email=email,
             password=password or "",
             browser=request.browser,
-            code=entries[_CODE] or "",
             cookies=login_cookies.trust_marks(request.headers),
         )
         try:
@@ -90,7 +98,7 @@ async def _log_in(
             }
             wait = request.localizer.duration(max(0, suspended.until - request.now))
         except people.WrongCredentials:
-            errors = {_EMAIL: N_("E-mail, password or code is wrong")}
+            errors = {_EMAIL: N_("Email or password is wrong")}
         except TooManyRequests as problem:
             errors, status = {_EMAIL: N_("There were too many attempts. Try again in {wait}")}, 429
             wait = request.localizer.duration(problem.retry_after_s * 1000)
@@ -104,15 +112,12 @@ async def _log_in(
             request.admit(active_login)
             if not login.pending:
                 return _to_login(request) if active_login is None else None
+    elif request.pending_login is not None and (code := entries[_CODE]) is not None:
+        status, errors, wait = await _prove_code(request, request.pending_login, code)
+        if request.optional_login is not None:
+            return None
     elif password is not None:
         errors = {_EMAIL: N_("You are not logged in yet. Log in here, or in another tab")}
-    if request.pending_login is not None and not errors:
-        errors = {
-            _EMAIL: N_(
-                "Your password is correct. Confirm your second factor in a new "
-                "tab, then come back here"
-            )
-        }
     form, secret_fields = await request.form(), request.portal.secret_fields
     kept_fields = {name: value for name, value in form.items() if name not in secret_fields}
     lost = len(kept_fields) < len(form) or bool(await request.files())
@@ -120,3 +125,42 @@ async def _log_in(
         request, "kept_form.html", status, form=kept_fields, lost=lost, page=page, email=email,
         errors=errors, wait=wait,
     )  # fmt: skip
+
+
+async def _prove_code(
+    request: PageRequest, login: people.Login, code: str
+) -> tuple[int, dict[str, str], str]:
+    """Prove the second factor of a pending login and admit it.
+
+    Returns the status, errors and waiting time of the page if the code is wrong.
+    """
+    settings = request.app.settings
+    credentials = people.Credentials(
+        email=login.email,
+        password="",
+        code=code,
+        browser=request.browser,
+        cookies=login_cookies.trust_marks(request.headers),
+    )
+    if not code:
+        return 401, {_CODE: N_("Enter a code, or confirm your second factor in another tab")}, ""
+    try:
+        proof = await people.prove_code(
+            request.app.db, login, credentials, settings.secret_key, request.now
+        )
+    except people.WrongCredentials:
+        return 401, {_CODE: N_("This code is wrong or was already used")}, ""
+    except TooManyRequests as problem:
+        wait = request.localizer.duration(problem.retry_after_s * 1000)
+        return 429, {_CODE: N_("There were too many attempts. Try again in {wait}")}, wait
+    except NotLoggedIn:  # the pending login has ended: ask for the password again
+        request.admit(None)
+        return 401, {_EMAIL: N_("You are not logged in yet. Log in here, or in another tab")}, ""
+    request.new_cookies += [
+        login_cookies.logged_in(settings, proof.token),
+        login_cookies.remember_person(settings, request.headers, proof.person),
+    ]
+    request.admit(
+        await people.find(request.app.db, proof.token, request.browser.address, request.now)
+    )
+    return 401, {}, ""
