@@ -213,7 +213,13 @@ def test_confirming_an_order_without_an_attempt_waits_for_a_second_person(
         create_person(server, None, staff_role=role) for role in ("finance", "admin")
     )
     path = f"/console/payments/{order['id']}"
-    form = form_fields(requester.get(path).text, "confirm") | {"reason": "seen at the bank"}
+    page = requester.get(path).text
+    confirmation = page.partition('id="confirm"')[2].partition("</details>")[0]
+    assert "Needs a second person’s approval" in confirmation
+    assert "Request approval</button>" in confirmation
+    revocation = page.partition('id="revoke"')[2].partition("</details>")[0]
+    assert "second person" not in revocation
+    form = form_fields(page, "confirm") | {"reason": "seen at the bank"}
     response = requester.post(f"{path}/confirm", form)
     assert response.status_code == 303, response.text
     request_id = response.headers["location"].rpartition("?waits=")[2]
@@ -245,7 +251,12 @@ def test_a_refund_by_staff_above_the_limit_waits_and_can_be_rejected(limited_sho
         assert response.status_code == 303, response.text
         return response.headers["location"]
 
+    assert "Needs a second person’s approval" not in requester.get(path + "?amount=3.00").text
     assert refund("3.00").endswith("?done=refund")
+    page = requester.get(path + "?amount=3.00").text
+    assert "Needs a second person’s approval" in page
+    assert "Request approval</button>" in page
+    assert "Refund $3.00</button>" not in page
     request_id = refund("3.00").rpartition("?waits=")[
         2
     ]  # the two refunds together exceed the limit

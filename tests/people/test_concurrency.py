@@ -120,7 +120,8 @@ async def test_a_login_needs_a_second_factor_that_was_set_up_meanwhile(
             _outcome(people.log_in(db, _credentials(ada), SECRET_KEY, now_ms()))
         )
         await _until_done_or_blocked(db, task)
-    assert isinstance(await task, people.WrongCredentials)
+    assert isinstance(new_login := await task, people.NewLogin)
+    assert new_login.pending
 
 
 async def test_confirming_a_replaced_secret_is_refused(

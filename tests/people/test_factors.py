@@ -317,8 +317,11 @@ def test_wrong_codes_are_counted_over_all_addresses_and_only_after_the_password(
         )  # fmt: skip
         try:
             shop.api_server.run(
-                people.log_in(app.db, credentials, app.settings.secret_key, app.clock())
-            )
+                people.log_in(
+                    app.db, credentials, app.settings.secret_key, app.clock(),
+                    people.begin_for_commands,
+                )
+            )  # fmt: skip
         except Exception as error:  # noqa: BLE001 - the test says which one it must be
             return type(error)
         return None

@@ -76,7 +76,7 @@ def test_a_login_with_an_authenticator_needs_an_unused_code(shop: Shop) -> None:
     assert visitor.log_in(code=codes[0].upper()).status_code == 303
     # This recovery code has been used.
     assert visitor.log_in(code=codes[0]).status_code == 401
-    assert "Recovery codes left: 9" in visitor.get("/security").text
+    assert "Recovery codes left: 9" in ada.get("/security").text
     stored = str(shop.api_server.sql("select * from persons where id = $1", ada.person_id))
     assert secret not in stored
 

@@ -62,9 +62,9 @@ class Visitor:
         headers |= options.pop("headers", {})
         return self.http.post(path, data=form or {}, headers=headers, **options)
 
-    def log_in(self, password: str = PASSWORD, code: str = "") -> httpx2.Response:
+    def log_in(self, password: str = PASSWORD, code: str = "", **fields: str) -> httpx2.Response:
         """Submit the login form, and the form of the second factor if there is a code."""
-        response = self.post("/login", {"email": self.email, "password": password})
+        response = self.post("/login", {"email": self.email, "password": password, **fields})
         if code and response.headers.get("location", "").startswith("/login/factor"):
             return self.post("/login/factor", {"code": code})
         return response

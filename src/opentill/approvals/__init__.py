@@ -18,6 +18,7 @@ from opentill.approvals.service import (
     perform,
     reject,
     waiting_of_reports,
+    will_wait,
 )
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "perform",
     "reject",
     "waiting_of_reports",
+    "will_wait",
 ]

@@ -60,6 +60,19 @@ async def perform(tx: Tx, request: ActionRequest, rules: Rules, now: int) -> Don
     return result
 
 
+async def will_wait(
+    tx: Tx, merchant_id: str, who: str, amount: tuple[int, str], rules: Rules, now: int
+) -> bool:
+    """Whether an action that moves an amount would wait for a second person now.
+
+    Read-only and without locks, for forms that say so before they are sent. ``amount`` is in minor
+    units with its currency, 0 for none.
+    """
+    return amount[0] != 0 and await approval_limits.exceeds(
+        tx, merchant_id, who, amount, rules.above, now
+    )
+
+
 async def _store(
     tx: Tx, request: ActionRequest, amount: tuple[int, str], now: int
 ) -> WaitingAction:

@@ -78,12 +78,18 @@ async def _values(request: PageRequest, form_input: FormInput | None = None) -> 
         for offer in payment_actions.list_offers(payment, request.app.settings)
         if request.may(offer.action.permission)
     ]
+    who = people.actor_of(request.login, "").who
+    async with request.app.db.connection() as tx:
+        waiting = await payment_actions.list_waiting(
+            tx, payment.order, offers, (who, request.app.settings, request.now)
+        )
     return {
         **payment_facts.template_values(payment, request.localizer),
         "merchant": payment.merchant,
         "resend_to": request.console("payments", payment.order.id, "resend") if manages else "",
         "manages": manages,
         "offers": offers,
+        "waiting": waiting,
         "anchors": [offer.anchor for offer in offers],
         "seen": payment_actions.state_token(payment.order),
         "form_input": form_input,

@@ -4,7 +4,7 @@ An action calls the same service as its command of the command line. Person and 
 to the audit log.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, Literal, get_args
 
@@ -74,6 +74,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     # the amounts that the action moves, each with a label
     moves: tuple[tuple[str, Money], ...] = ()
     most: Money | None = None  # the largest amount; None: the form has no amount
+    # the amount that counts against the approval limit; None: the action needs no second person
+    limited: Money | None = None
 
     @property
     def anchor(self) -> str:
@@ -241,6 +243,27 @@ def list_offers(payment: Payment, settings: Settings) -> Iterator[Offer]:
         yield Offer(action=NOTIFY)
 
 
+async def list_waiting(
+    tx: Tx, order: Order, offers: Iterable[Offer], call: tuple[str, Settings, int]
+) -> frozenset[str]:
+    """Return the anchors of the offers that would wait for a second person now.
+
+    ``call`` has the person who would act, the settings and the time.
+    """
+    who, settings, now = call
+    rules, anchors = approvals.Rules.from_settings(settings), set[str]()
+    for offer in offers:
+        if offer.limited is None:
+            continue
+        # A payment that its customer has reported needs no second person.
+        if offer.action is CONFIRM and await orders.awaits_confirmation(tx, order):
+            continue
+        amount = offer.limited.minor, offer.limited.currency
+        if await approvals.will_wait(tx, order.merchant_id, who, amount, rules, now):
+            anchors.add(offer.anchor)
+    return frozenset(anchors)
+
+
 def _offer_for_refunds(payment: Payment, reporting: Collection[str]) -> Iterator[Offer]:
     gateway_of = {attempt.id: attempt.gateway for attempt in payment.attempts}
     for refund in payment.refunds:
@@ -249,7 +272,7 @@ def _offer_for_refunds(payment: Payment, reporting: Collection[str]) -> Iterator
         elif refund.status == "SUCCEEDED":
             debit = Money(refund.debit_minor, refund.debit_currency)
             moves = ((N_("Returns to the merchant’s balance"), debit),)
-            yield Offer(action=REFUND_REVERSED, subject=refund.id, moves=moves)
+            yield Offer(action=REFUND_REVERSED, subject=refund.id, moves=moves, limited=debit)
         elif refund.needs_attention:
             yield Offer(action=REFUND_HANDLED, subject=refund.id)
 
@@ -263,7 +286,7 @@ def _offer_confirmation(unpaid: Order) -> Offer:
         (N_("Fee of the platform"), Money(fee, settled)),
         (N_("The merchant’s pending balance gains"), Money(order.net_settled_minor, settled)),
     )
-    return Offer(action=CONFIRM, moves=moves)
+    return Offer(action=CONFIRM, moves=moves, limited=Money(order.gross_settled_minor, settled))
 
 
 def _offer_for_refund(refund: Refund) -> Iterator[Offer]:
@@ -272,7 +295,7 @@ def _offer_for_refund(refund: Refund) -> Iterator[Offer]:
     unfrozen = (N_("Leaves the merchant’s frozen balance"), debit)
     yield Offer(action=REFUND_DONE, subject=refund.id, moves=(paid_back, unfrozen))
     released = (N_("Returns to the merchant’s balance"), debit)
-    yield Offer(action=REFUND_FAILED, subject=refund.id, moves=(released,))
+    yield Offer(action=REFUND_FAILED, subject=refund.id, moves=(released,), limited=debit)
 
 
 def _offer_for_dispute(action: Action, dispute: Dispute) -> Offer:
@@ -285,4 +308,13 @@ def _offer_for_dispute(action: Action, dispute: Dispute) -> Offer:
         ),
         DISPUTE_RECOVERED.name: ((N_("Returns to the merchant’s balance"), debit),),
     }
-    return Offer(action=action, subject=dispute.id, moves=moves[action.name])
+    limited = {
+        DISPUTE_WON.name: debit,
+        DISPUTE_RECOVERED.name: Money(dispute.loss_minor, dispute.debit_currency),
+    }
+    return Offer(
+        action=action,
+        subject=dispute.id,
+        moves=moves[action.name],
+        limited=limited.get(action.name),
+    )

@@ -83,11 +83,17 @@ async def _page(
     async with request.app.db.snapshot() as tx:
         order = await orders.find_anywhere(tx, request.ids["order"])
         preview = await refund_form.preview(tx, order, amount, request.now)
+        waits = preview.quote is not None and await approvals.will_wait(
+            tx, order.merchant_id, people.actor_of(request.login, "").who,
+            (orders.settled_share(order, preview.quote.amount_minor), order.settled_currency),
+            approvals.Rules.from_settings(request.app.settings), request.now,
+        )  # fmt: skip
     frame = refund_form.Frame(
         back=_path(order),
         values=await behind(request),
         may_refund=request.may("orders.refund"),
         by_staff=True,
+        waits=waits,
     )
     return refund_form.page(request, preview, frame, form, refusal)
 

@@ -46,6 +46,11 @@ async def _page(
     async with request.app.db.connection() as tx:
         payout = await payouts.find_anywhere(tx, request.ids["payout"])
         merchant = await merchants.find(tx, payout.merchant_id)
+        waits = await approvals.will_wait(
+            tx, merchant.id, people.actor_of(request.login, "").who,
+            (payout.amount_minor + payout.fee_minor, payout.currency),
+            Rules.from_settings(request.app.settings), request.now,
+        )  # fmt: skip
 
     def write_amount(minor: int) -> str:
         return request.localizer.amount(Money(minor, payout.currency))
@@ -60,6 +65,7 @@ async def _page(
         fee=write_amount(payout.fee_minor),
         total=write_amount(payout.amount_minor + payout.fee_minor),
         events=_EVENTS[payout.status] if request.may("payouts.manage") else (),
+        waiting_events=tuple(_ACTIONS) if waits else (),
         event=event,
         errors={f"{event}-{name}": text for name, text in (errors or {}).items()},
         values={name: (values or {}).get(name, "") for name in _FIELDS},

@@ -130,7 +130,7 @@ async def confirm_factor_reset(request: PageRequest) -> Response:
                 "requested it, nor the person it is for"
             ),
         )
-        return await _list_page(request, 400, {"lost": error})
+        return await _list_page(request, 400, {"lost-factors": error})
     return render.see_other(request, PLACE)
 
 

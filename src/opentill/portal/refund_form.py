@@ -70,6 +70,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     values: Mapping[str, Any]
     may_refund: bool
     by_staff: bool = False
+    waits: bool = False  # whether a second person must approve the refund
 
 
 class Dialog(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +89,7 @@ class Dialog(msgspec.Struct, frozen=True, kw_only=True):
     back: str
     by_staff: bool
     may_refund: bool
+    waits: bool
     errors: Mapping[str, str]
     wait: str  # the value of {wait} in an error text
     note: str
@@ -179,6 +181,7 @@ def page(
         back=request.base + frame.back,
         by_staff=frame.by_staff,
         may_refund=frame.may_refund,
+        waits=frame.waits,
         errors=refusal.errors if refusal else {},
         wait=refusal.amount if refusal else "",
         note=refusal.note if refusal else "",
