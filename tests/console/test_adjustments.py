@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import httpx2
 import msgspec
+import pytest
 
 from console.console_pages import audit_rows, hidden_fields, visible_text
 from opentill import adjustments, ledger
@@ -90,6 +91,38 @@ def test_an_invalid_adjustment_is_refused_at_its_field_and_its_input_kept(shop: 
     assert get_quote(finance, unknown_merchant).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("entry", "shown"),
+    [("1,200.50", "$1,200.50"), ("$24.90", "$24.90"), ("12,50", "$12.50"), ("1 200", "$1,200.00")],
+)
+def test_the_amount_of_an_adjustment_is_entered_as_people_write_it(
+    shop: Shop, entry: str, shown: str
+) -> None:
+    finance = create_person(shop.api_server, None, staff_role="finance")
+    path = f"/console/merchants/{shop.id}/adjustments"
+    quote = finance.get(path, params=form_values(amount=entry))
+    assert f"Available $0.00 before, {shown} after" in visible_text(quote.text)
+    result_url = finance.post(path, confirmation_form(quote)).headers["location"]
+    assert f"Recharge of {shown}: done." in visible_text(finance.get(result_url).text)
+
+
+@pytest.mark.parametrize(
+    ("entry", "error"),
+    [
+        ("€5.00", "This sign or code is of another currency"),
+        ("1,200", "The separator may stand for thousands or for decimals"),
+        ("ten", "Enter an amount above 0, such as 25.00 or 1,200.50"),
+    ],
+)
+def test_an_amount_that_cannot_be_read_says_what_is_accepted(
+    shop: Shop, entry: str, error: str
+) -> None:
+    finance = create_person(shop.api_server, None, staff_role="finance")
+    path = f"/console/merchants/{shop.id}/adjustments"
+    refusal = finance.get(path, params=form_values(amount=entry))
+    assert (refusal.status_code, error in visible_text(refusal.text)) == (400, True)
+
+
 def test_an_adjustment_above_the_limit_waits_for_a_second_person(shop: Shop) -> None:
     server = shop.api_server
     finance = create_person(server, None, staff_role="finance")
@@ -98,7 +131,8 @@ def test_an_adjustment_above_the_limit_waits_for_a_second_person(shop: Shop) -> 
     server.app.settings = msgspec.structs.replace(before, approval_above=Decimal(10))
     try:
         quote = get_quote(finance, path, reference="W-1")
-        assert "nothing moves before somebody else approves" in visible_text(quote.text)
+        assert "Needs a second person’s approval" in visible_text(quote.text)
+        assert "Request approval" in visible_text(quote.text)
         result_url = finance.post(path, confirmation_form(quote)).headers["location"]
     finally:
         server.app.settings = before

@@ -152,7 +152,9 @@ def _check_resolving_a_difference(shop: Shop, finance: Visitor, merchant_id: str
     ):
         refusal = finance.post(f"{path}/resolve", form)
         assert (refusal.status_code, f'id="{field}-error"' in refusal.text) == (400, True), form
-    form = {**REASON, "adjust": "recharge", "amount": "7.00", "merchant": merchant_id}
+    foreign = {**REASON, "adjust": "recharge", "amount": "$7", "merchant": merchant_id}
+    assert "is of another currency" in finance.post(f"{path}/resolve", foreign).text
+    form = {**REASON, "adjust": "recharge", "amount": "7,00", "merchant": merchant_id}
     assert finance.post(f"{path}/resolve", form).status_code == 303
     repeated = finance.post(f"{path}/resolve", form)
     assert "has resolved this difference already" in repeated.text

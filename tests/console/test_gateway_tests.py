@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+import pytest
+
 from console.console_pages import visible_text
 from opentill import merchants
 from opentill.db.database import Tx
@@ -52,6 +54,14 @@ def test_a_test_payment_is_an_ordinary_session_that_is_opened_once(shop: Shop) -
     assert "/checkout/cs_" not in page.text
 
 
+@pytest.mark.parametrize("entry", ["$1,200.50", "1200,50", "USD 1 200.50"])
+def test_the_amount_of_a_test_payment_is_entered_as_people_write_it(shop: Shop, entry: str) -> None:
+    finance = create_person(shop.api_server, None, staff_role="finance")
+    result_url = finance.post(PATH, form_values(shop, amount=entry)).headers["location"]
+    (session_id,) = re.findall(r"opened=(cs_\w+)", result_url)
+    assert shop.data("GET", f"/v1/checkouts/{session_id}")["amount"] == "1200.50"
+
+
 def test_test_payments_are_listed_even_if_the_audit_log_has_many_other_rows(shop: Shop) -> None:
     server, finance = shop.api_server, create_person(shop.api_server, None, staff_role="finance")
     (form_id,) = re.findall(r'name="form_id" value="(\w+)"', finance.get(PATH).text)
@@ -94,6 +104,7 @@ def test_an_invalid_test_payment_is_refused_at_its_field(shop: Shop) -> None:
         ("merchant", {"merchant": "Harbour Books"}),
         ("amount", {"amount": "0"}),
         ("amount", {"amount": "1.005"}),
+        ("amount", {"amount": "€1.50"}),
         ("currency", {"currency": "XYZ"}),
         ("currency", {"currency": "MAD"}),  # MAD has no exchange rate
         ("method", {"method": "CASH"}),

@@ -90,7 +90,9 @@ def test_an_invalid_term_is_refused_at_its_field_and_its_input_kept(shop: Shop) 
         ("fees", "ALIPAY=2%+x", "with a method and a currency that exist"),
         ("fees", "1.4%+0.25", "Begin each row with its payment method"),
         ("fees", "ALIPAY=0.02", "Enter the rate in percent"),
-        ("overdraft_minor", "1.234", "Enter an amount"),
+        ("overdraft_minor", "1.234", "The separator may stand for thousands or for decimals"),
+        ("overdraft_minor", "€5.00", "This sign or code is of another currency"),
+        ("overdraft_minor", "-5", "Enter an amount such as 15.00 or 1,200.50"),
         ("settlement_delay_days", "366", "whole number of days"),
         ("reserve_days", "-1", "whole number of days"),
         ("refund_fee_policy", "MAYBE", "Choose one"),
@@ -104,6 +106,25 @@ def test_an_invalid_term_is_refused_at_its_field_and_its_input_kept(shop: Shop) 
         if field not in {"refund_fee_policy", "reason"}:
             assert form_values(refusal.text)[field] == text
     assert find_merchant(shop).terms_version == 1
+
+
+def test_terms_are_entered_as_people_write_them(shop: Shop) -> None:
+    admin, path = create_admin_and_path(shop)
+    form = form_values(admin.get(path).text) | {"reason": "agreed"}
+    entries = {
+        "platform_fee_rate": "2,9",
+        "fees": "ALIPAY=2,5%+0,30",
+        "overdraft_minor": "$1,200.50",
+        "payout_minimum_minor": "12,50",
+    }
+    assert admin.post(path, form | entries).status_code == 303
+    merchant = find_merchant(shop)
+    assert (merchant.overdraft_minor, merchant.payout_minimum_minor) == (120_050, 1250)
+    assert str(merchant.platform_fee_rate) == "0.029"
+    assert "ALIPAY=2.5%+0.30" in admin.get(path).text
+    form = form_values(admin.get(path).text) | {"reason": "none any more", "overdraft_minor": "0"}
+    assert admin.post(path, form).status_code == 303
+    assert find_merchant(shop).overdraft_minor == 0
 
 
 def test_the_second_of_two_concurrent_changes_sees_both_values(shop: Shop) -> None:

@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opentill.core import amounts, money
-from opentill.core.amounts import AmountReading, UnreadableAmount, parse_entry, read_amount
+from opentill.core.amounts import (
+    AmountReading,
+    UnreadableAmount,
+    parse_entry,
+    parse_minor,
+    read_amount,
+)
 from support.examples import examples
 
 # The text, and the likeliest reading; its currencies, "" for any, … for several.
@@ -114,6 +120,40 @@ def test_an_entry_that_is_not_one_amount_of_the_currency_is_refused(
     with pytest.raises(UnreadableAmount) as refusal:
         parse_entry("price", text, currency)
     assert (refusal.value.field, refusal.value.problem) == ("price", problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "signed", "zero", "minor"),
+    [
+        ("1,200.50", False, False, 120_050),
+        ("-5", True, False, -500),
+        ("\N{MINUS SIGN}$5,50", True, False, -550),
+        ("\N{FULLWIDTH HYPHEN-MINUS}5", True, False, -500),
+        ("0", False, True, 0),
+        ("0,00", False, True, 0),
+        (" 12.50 ", False, True, 1250),
+    ],
+)
+def test_an_entry_may_be_negative_or_zero_where_its_form_accepts_that(
+    text: str, signed: bool, zero: bool, minor: int
+) -> None:
+    assert parse_minor("amount", text, "USD", signed=signed, zero=zero) == minor
+
+
+@pytest.mark.parametrize(
+    ("text", "signed", "zero"),
+    [
+        ("-5", False, True),
+        ("0", True, False),
+        ("--5", True, True),
+        ("-0", True, True),
+        ("-", True, True),
+    ],
+)
+def test_other_entries_are_neither_negative_nor_zero(text: str, signed: bool, zero: bool) -> None:
+    with pytest.raises(UnreadableAmount) as refusal:
+        parse_minor("amount", text, "USD", signed=signed, zero=zero)
+    assert refusal.value.problem == "format"
 
 
 NO_AMOUNTS: Final = [

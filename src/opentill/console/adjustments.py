@@ -14,13 +14,15 @@ from opentill.adjustments import KINDS, AdjustmentRequest, Kind, Quote
 from opentill.console.labels import ADJUSTMENT_ERROR
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
-from opentill.core import money
+from opentill.core import amounts
+from opentill.core.amounts import UnreadableAmount
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.ids import is_id
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.ledger import Held
 from opentill.portal import form_ids, render
+from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
 
@@ -57,18 +59,14 @@ async def _parse(tx: Tx, request: PageRequest, values: Mapping[str, str]) -> Adj
         raise Invalid("kind", f"kind must be one of {', '.join(KINDS)}")
     if account is None:
         raise Invalid("account", f"account must be one of {', '.join(_ACCOUNTS)}")
-    text, order_id = values["amount"], values["order"]
-    is_negative = kind == "correct" and text.startswith("-")
-    try:
-        minor = money.parse(text.removeprefix("-") if is_negative else text, currency)
-    except ValueError as error:
-        raise Invalid("amount", f"amount {error}") from None
+    order_id = values["order"]
+    minor = amounts.parse_minor("amount", values["amount"], currency, signed=kind == "correct")
     if order_id and not is_id(order_id):
         raise Invalid("order", "order must be the id of an order")
     actor = people.actor_of(request.login, values["reason"])
     return AdjustmentRequest(
         kind=kind,
-        amount_minor=-minor if is_negative else minor,
+        amount_minor=minor,
         reason=actor.reason,
         by=actor.who,
         reference=values["reference"],
@@ -79,6 +77,8 @@ async def _parse(tx: Tx, request: PageRequest, values: Mapping[str, str]) -> Adj
 
 def _error(problem: Invalid) -> dict[str, str]:
     """Return the text of a refusal by the name of the refused field."""
+    if isinstance(problem, UnreadableAmount) and problem.problem in AMOUNT_ERROR:
+        return {"amount": AMOUNT_ERROR[problem.problem]}
     return {str(problem.field): ADJUSTMENT_ERROR[str(problem.field)]}
 
 

@@ -13,6 +13,8 @@ from starlette.responses import Response
 from opentill import checkouts, merchants, orders, people
 from opentill.checkouts import GatewayTest, OpenedTest
 from opentill.console.zone import ZONE
+from opentill.core import amounts
+from opentill.core.amounts import UnreadableAmount
 from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, Problem
 from opentill.core.ids import is_id
 from opentill.core.money import EXPONENTS, Money
@@ -21,6 +23,7 @@ from opentill.db.database import Tx
 from opentill.gateways import methods_of
 from opentill.orders import Order
 from opentill.portal import form_ids, lists, render
+from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
@@ -106,13 +109,19 @@ async def open_test_payment(request: PageRequest) -> Response:
     values["currency"] = values["currency"].upper()
 
     async def work(tx: Tx) -> str:
+        entry = amounts.parse_entry("price", values["amount"], values["currency"])
         if not is_id(values["merchant"]):
             raise NotFound
         session = await checkouts.open_gateway_test(
             tx,
             request.app.gateways,
             values["merchant"],
-            GatewayTest(**{name: values[name] for name in GatewayTest.__struct_fields__}),
+            GatewayTest(
+                gateway=values["gateway"],
+                method=values["method"],
+                currency=values["currency"],
+                amount=entry,
+            ),
             actor,
             request.now,
             settings,
@@ -147,6 +156,8 @@ def _explain(problem: Problem) -> tuple[int, dict[str, str], str]:
             return 403, {"merchant": N_("This merchant may not take payments: {wait}")}, why
         case Invalid(field=name):
             field, error = _ERRORS.get(name or "", ("currency", _NO_RATE))
+            if isinstance(problem, UnreadableAmount):
+                error = AMOUNT_ERROR.get(problem.problem, error)
             return 400, {field: error}, ""
         case _:
             return 403, {"merchant": N_("This merchant has not accepted the agreement yet")}, ""

@@ -108,7 +108,7 @@ ACCOUNT: Final = {
 }
 ADJUSTMENT_ERROR: Final = {
     "kind": N_("Choose what is to be done"),
-    "amount": N_("Enter an amount above 0, such as 25.00"),
+    "amount": N_("Enter an amount above 0, such as 25.00 or 1,200.50"),
     "balance": N_("The balance does not allow this amount: see what it has now"),
     "account": N_("Choose available money: only a correction may be of pending money"),
     "order": N_(
@@ -138,7 +138,7 @@ ADJUSTMENT_STATUS: Final = {
 }
 ADJUSTMENT_SUBMIT: Final = {
     "do": N_("Adjust the balance now"),
-    "wait": N_("Ask for approval"),
+    "wait": N_("Request approval"),
 }
 AGREEMENT_STATUS: Final = {
     "NONE": N_("No version is accepted."),
@@ -390,7 +390,7 @@ TERM: Final = {
 }
 TERM_ERROR: Final = {
     "percent": N_("Enter a number from 0 to below 100 with at most four decimals, such as 2.9"),
-    "amount": N_("Enter an amount such as 15.00"),
+    "amount": N_("Enter an amount such as 15.00 or 1,200.50"),
     "days": N_("Enter a whole number of days: at most 365 until settlement, 3650 for the reserve"),
     "choice": N_("Choose one of the values"),
     "rows": N_(
@@ -400,7 +400,7 @@ TERM_ERROR: Final = {
 }
 TERM_HINT: Final = {
     "percent": N_("A number from 0 to below 100, such as 2.9"),
-    "amount": N_("An amount such as 15.00"),
+    "amount": N_("An amount such as 15.00 or 1,200.50"),
     "rows": N_(
         "One row per method and currency, such as CREDIT_CARD:EUR=1.4%+0.25 for 1.4% and "
         "0.25 EUR of each card payment in euros."

@@ -10,10 +10,12 @@ from opentill.adjustments import KINDS, AdjustmentRequest, Kind
 from opentill.console.labels import DIFFERENCE_ERROR, GIVE_A_REASON
 from opentill.console.report_uploads import ReportRefused, read_report
 from opentill.console.zone import ZONE
-from opentill.core import money
+from opentill.core import amounts
+from opentill.core.amounts import UnreadableAmount
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.portal import lists, render
+from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.reconciliation import Report
@@ -132,7 +134,10 @@ async def resolve_difference(request: PageRequest) -> Response:
         await request.app.db.run(work)
     except Invalid as problem:
         field = str(problem.field)
-        return await _page(request, 400, {field: DIFFERENCE_ERROR[field]}, values)
+        error = DIFFERENCE_ERROR[field]
+        if isinstance(problem, UnreadableAmount):
+            error = AMOUNT_ERROR.get(problem.problem, error)
+        return await _page(request, 400, {field: error}, values)
     return render.see_other(request, f"{PLACE}?done=1")
 
 
@@ -149,14 +154,10 @@ async def _read_adjustment(
         currency = (await merchants.find(tx, merchant_id)).settlement_currency
     except NotFound:
         raise Invalid("merchant", "merchant must be the id of one") from None
-    text = values["amount"]
-    try:
-        minor = money.parse(text.removeprefix("-"), currency)
-    except ValueError as error:
-        raise Invalid("amount", f"amount {error}") from None
+    minor = amounts.parse_minor("amount", values["amount"], currency, signed=True)
     return AdjustmentRequest(
         kind=kind,
-        amount_minor=-minor if text.startswith("-") else minor,
+        amount_minor=minor,
         reason=actor.reason,
         by=actor.who,
         reference=reference,

@@ -15,13 +15,15 @@ from starlette.responses import Response
 from opentill import merchants, people
 from opentill.console.labels import TERM_ERROR
 from opentill.console.merchants import PLACE
-from opentill.core import money
+from opentill.core import amounts, money
+from opentill.core.amounts import UnreadableAmount
 from opentill.core.errors import Invalid, KeyReused
 from opentill.db.database import Tx
 from opentill.merchants import FeePolicy, Merchant
 from opentill.merchants.fee_schedule import Fee
 from opentill.merchants.model import Calendar
 from opentill.portal import form_ids, render
+from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
@@ -68,13 +70,13 @@ _LONGEST_DAYS: Final = 6  # a number of days has at most this many digits
 # A row of the fee schedule: method, currency if it is for one, percentage and fixed part.
 _FEE_ROW: Final = re.compile(
     r"(?P<scope>[A-Z_]+(?::[A-Z]{3})?)="
-    r"(?P<percent>[0-9]+(?:\.[0-9]+)?)%(?P<fixed>\+[0-9]+(?:\.[0-9]+)?)?",
+    r"(?P<percent>[0-9]+(?:[.,][0-9]+)?)%(?P<fixed>\+[0-9]+(?:[.,][0-9]+)?)?",
     re.ASCII,
 )
 
 
-class FeeRowError(ValueError):
-    """A row of the fee schedule that cannot be read; its text is a message id."""
+class EntryError(ValueError):
+    """An entry that cannot be read, such as a row of fees; its text is a message id."""
 
 
 class _Stale(Exception):
@@ -105,24 +107,25 @@ def fee_text(fee: Fee) -> str:
 
 
 def _parse_fee_row(row: str) -> str:
-    """Return a row with its rate as a share, as the fee schedule takes it. Raises FeeRowError."""
+    """Return a row with its rate as a share, as the fee schedule takes it. Raises EntryError."""
     match = _FEE_ROW.fullmatch(row)
     if match is not None:
-        share = money.rate_text(Decimal(match["percent"]) / 100)
-        return f"{match['scope']}={share}{match['fixed'] or ''}"
+        share = money.rate_text(Decimal(match["percent"].replace(",", ".")) / 100)
+        fixed = (match["fixed"] or "").replace(",", ".")
+        return f"{match['scope']}={share}{fixed}"
     scope, equals, charge = row.partition("=")
     if not equals or not scope:
-        raise FeeRowError(
+        raise EntryError(
             N_("Begin each row with its payment method, as in CREDIT_CARD:EUR=1.4%+0.25")
         )
     if charge and "%" not in charge:
-        raise FeeRowError(N_("Enter the rate in percent, as in CREDIT_CARD:EUR=1.4%+0.25"))
-    raise FeeRowError(TERM_ERROR["rows"])
+        raise EntryError(N_("Enter the rate in percent, as in CREDIT_CARD:EUR=1.4%+0.25"))
+    raise EntryError(TERM_ERROR["rows"])
 
 
 def field_error(field: Field, error: ValueError) -> str:
     """Return the message id of the error that ``parse_field`` has raised for a field."""
-    return str(error) if isinstance(error, FeeRowError) else TERM_ERROR[field.kind]
+    return str(error) if isinstance(error, EntryError) else TERM_ERROR[field.kind]
 
 
 def parse_field(field: Field, text: str, currency: str) -> Any:
@@ -130,11 +133,14 @@ def parse_field(field: Field, text: str, currency: str) -> Any:
     match field.kind:
         case "percent":
             try:
-                return Decimal(text) / 100
+                return Decimal(text.replace(",", ".")) / 100
             except ArithmeticError:  # not a number, or an exponent that Decimal cannot hold
                 raise ValueError from None
         case "amount":
-            return money.parse(text, currency)
+            try:
+                return amounts.parse_minor(field.name, text, currency, zero=True)
+            except UnreadableAmount as problem:
+                raise EntryError(AMOUNT_ERROR.get(problem.problem, TERM_ERROR["amount"])) from None
         case "days":
             if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_DAYS):
                 raise ValueError

@@ -76,6 +76,8 @@ _GROUPED: Final = re.compile(
     r"(?:(?!(?P=separator))[.,](?P<fraction>\d{1,3}))?",
     re.ASCII,
 )
+_NOTHING: Final = re.compile(r"0+(?:[.,]0{1,3})?", re.ASCII)
+_MINUS: Final = ("-", "\N{MINUS SIGN}")
 _THREE_AT_LAST: Final = re.compile(r"[ .,'’]\d{3}$", re.ASCII)
 # A point or comma before the last three digits may stand for thousands or for the fraction.
 _UNCLEAR: Final = re.compile(r"\D*\d{1,3}[.,]\d{3}\D*", re.ASCII)
@@ -155,6 +157,26 @@ def parse_entry(field: str, text: str, currency: str) -> str:
     if not EXPONENTS[currency] and not texts[0].endswith(".00"):
         raise UnreadableAmount(field, "decimals")
     return texts[0]
+
+
+def parse_minor(
+    field: str, text: str, currency: str, *, signed: bool = False, zero: bool = False
+) -> int:
+    """Return the minor units of the amount that a person entered in a form.
+
+    ``signed`` accepts a minus before the amount, ``zero`` accepts zero. Raises UnreadableAmount
+    like ``parse_entry``, and for an amount that is too large.
+    """
+    bare = unicodedata.normalize("NFKC", text).strip()
+    if zero and _NOTHING.fullmatch(bare):
+        return 0
+    is_negative = signed and bare[:1] in _MINUS
+    entry = parse_entry(field, bare[1:] if is_negative else bare, currency)
+    try:
+        minor = parse(entry, currency)
+    except ValueError:
+        raise UnreadableAmount(field, "format") from None
+    return -minor if is_negative else minor
 
 
 def minor_amounts(text: str) -> list[Money]:

@@ -2,6 +2,7 @@
 
 import copy
 import re
+import unicodedata
 from decimal import Decimal
 from typing import Final
 
@@ -18,7 +19,13 @@ _DECIMALS: Final[dict[str, int]] = {
 
 _ADJACENT_CODE: Final = re.compile(r"[^\W\d_](?=\d)")  # the last letter before a digit
 _SHARED_SIGN: Final = re.compile(r"(?<![A-Z])[$¥￥](?!\xa0?[A-Z])|\bkr\b")
-_TEXT: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,3})?", re.ASCII)
+_ENTRY: Final = re.compile(
+    r"(?P<before>[A-Za-z]{3}|[$€£¥])? ?"
+    r"(?P<whole>[0-9]{1,3}(?P<separator>[ .,'’])[0-9]{3}(?:(?P=separator)[0-9]{3}){0,2}"
+    r"|[0-9]{1,12})(?:(?!(?P=separator))[.,](?P<fraction>[0-9]{1,3}))?"
+    r" ?(?P<after>[A-Za-z]{3}|[$€£¥])?"
+)
+_UNCLEAR: Final = re.compile(r"([0-9]{1,3})[.,]([0-9]{3})")
 
 
 def show(minor: int, currency: str, language: str) -> str:
@@ -47,8 +54,25 @@ def decimal(minor: int, currency: str) -> str:
 
 
 def minor(text: str, currency: str) -> int | None:
-    """Parse decimal text into minor units; None if it is no amount of the currency."""
-    if _TEXT.fullmatch(text) is None:
+    """Parse an amount as people write it: ``4.00``, ``4,00 €``, ``$1,200.50``, ``EUR 1.200,50``.
+
+    Returns None for a text that is no amount of the currency, or that has one separator before
+    three digits, which may stand for thousands or for the fraction. In currencies with three
+    decimals it stands for the fraction, in those without decimals for thousands. A sign is not
+    compared with the currency, because the page says which currency it is.
+    """
+    match = _ENTRY.fullmatch(unicodedata.normalize("NFKC", text).strip())
+    if match is None:
         return None
-    exact = Decimal(text).scaleb(_DECIMALS.get(currency, 2))
+    codes = {part for part in (match["before"], match["after"]) if part and part.isalpha()}
+    decimals = _DECIMALS.get(currency, 2)
+    if {code.upper() for code in codes} - {currency}:
+        return None
+    whole, fraction = match["whole"], match["fraction"] or ""
+    if not fraction and decimals and (parts := _UNCLEAR.fullmatch(whole)) is not None:
+        if decimals != len(parts[2]):
+            return None
+        whole, fraction = parts[1], parts[2]
+    whole = re.sub(r"\D", "", whole)
+    exact = Decimal(f"{whole}.{fraction or 0}").scaleb(decimals)
     return int(exact) if exact == int(exact) else None

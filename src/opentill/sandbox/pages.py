@@ -317,7 +317,7 @@ async def refund_at_desk(request: Request) -> Response:
     payment = await _find(request)
     minor = amounts.minor(text, payment.currency) if text else None
     if text and not minor:
-        raise Refusal(409, "not_refundable", "The amount must be such as 4.00.")
+        raise Refusal(409, "not_refundable", "The amount must be such as 4.00 or 1,200.50.")
     await _do(
         request,
         lambda tx, bank, payment_id: bank.refund_at_desk(tx, payment_id, minor, now_ms()),
