@@ -693,8 +693,9 @@ export interface Payout {
   /** The payout's id. */
   id: string;
   /**
-   * `PENDING`: it is on its way. `PAID`: the bank has confirmed it. `FAILED`: it came back, and
-   * the money is on your balance again; the bank may return a payout that was `PAID` before.
+   * `PENDING`: the bank has not confirmed it yet. `PAID`: the bank has confirmed it. `FAILED`:
+   * it came back, and the money is on your balance again; the bank may return a payout that was
+   * `PAID` before.
    */
   status: "FAILED" | "PAID" | "PENDING" | Later;
   /** What your bank account receives. */
@@ -1450,8 +1451,8 @@ export interface OrdersListQuery {
   /**
    * Only orders that this leads to: any id (order, session, attempt, refund, dispute, event,
    * balance transaction or product), a `refundNo`, an Epay `trade_no` or `out_trade_no`, a
-   * customer's name or email address or the beginning of a part of it, a value of the
-   * metadata, an amount, or the last four digits of the card.
+   * customer's name or email address or the beginning of a part of it, a value of the metadata,
+   * an amount, or the last four digits of the card.
    */
   query?: string | undefined;
 }
@@ -1478,8 +1479,8 @@ export interface OrdersExportQuery {
   /**
    * Only orders that this leads to: any id (order, session, attempt, refund, dispute, event,
    * balance transaction or product), a `refundNo`, an Epay `trade_no` or `out_trade_no`, a
-   * customer's name or email address or the beginning of a part of it, a value of the
-   * metadata, an amount, or the last four digits of the card.
+   * customer's name or email address or the beginning of a part of it, a value of the metadata,
+   * an amount, or the last four digits of the card.
    */
   query?: string | undefined;
   /** `true`: the file begins with a byte order mark, by which spreadsheets know UTF-8. */

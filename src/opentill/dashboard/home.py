@@ -28,7 +28,7 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _NEWEST: Final = 8
-_SENT: Final = 3  # payouts on their way that the page shows
+_MOST_PENDING: Final = 3  # pending payouts that the page shows
 _SPANS: Final = tuple(map(str, figures.SPANS))
 _DEFAULT_SPAN: Final = "7"
 _DAY_MS: Final = 86_400_000
@@ -50,7 +50,7 @@ async def show(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, access.merchant_id)
         newest = await orders.list_newest(tx, merchant.id, _NEWEST)
-        sent = await _sent_payouts(tx, request)
+        pending = await _pending_payouts(tx, request)
         todo = await _todo(tx, request)
     zone = ZoneInfo(merchant.time_zone)
     await figures.catch_up(request.app.db, merchant.id)
@@ -78,16 +78,16 @@ async def show(request: PageRequest) -> Response:
         start=start,
         figures=texts,
         coming_days=len(rows.coming),
-        sent_payouts=sent,
+        pending_payouts=pending,
         payments=[(order, Money(order.amount_minor, order.currency)) for order in newest],
     )
 
 
-async def _sent_payouts(tx: Tx, request: PageRequest) -> list[tuple[payouts.Payout, Money]]:
-    """Return the newest payouts on their way, as far as this person may see them."""
+async def _pending_payouts(tx: Tx, request: PageRequest) -> list[tuple[payouts.Payout, Money]]:
+    """Return the newest pending payouts, as far as this person may see them."""
     if not request.access.may("payouts.read"):
         return []
-    newest = await payouts.search(tx, request.access.merchant_id, "PENDING", _SENT)
+    newest = await payouts.search(tx, request.access.merchant_id, "PENDING", _MOST_PENDING)
     return [(payout, Money(payout.amount_minor, payout.currency)) for payout in newest]
 
 

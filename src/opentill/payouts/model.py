@@ -367,9 +367,9 @@ class PayoutOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     status: Annotated[
         Status,
         Meta(
-            description="`PENDING`: it is on its way. `PAID`: the bank has confirmed it. "
-            "`FAILED`: it came back, and the money is on your balance again; the bank may return "
-            "a payout that was `PAID` before."
+            description="`PENDING`: the bank has not confirmed it yet. `PAID`: the bank has "
+            "confirmed it. `FAILED`: it came back, and the money is on your balance again; the "
+            "bank may return a payout that was `PAID` before."
         ),
     ]
     amount: Annotated[DecimalText, Meta(description="What your bank account receives.")]
