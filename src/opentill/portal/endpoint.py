@@ -31,6 +31,9 @@ from opentill.web.responses import GUARDS, PRIVATE
 # If an update of a live page gets one of these statuses, the browser reloads the whole page, which
 # shows the login or says what is wrong.
 _NO_UPDATE: Final = (303, 403, 404)
+# Errors whose page has the menu and the search for people who have logged in. Other errors may be
+# defects or a database that does not respond, so their page needs nothing else.
+_SHOWN_IN_FRAME: Final = (NotFound, NotPermitted, MethodNotAllowed)
 _RELOAD: Final = {**GUARDS, **PRIVATE, "hx-refresh": "true"}
 
 
@@ -48,6 +51,8 @@ class Endpoint:
         try:
             response = await self._serve(scope["method"], request)
         except Exception as error:  # noqa: BLE001 - a person gets a page, the log the rest
+            if isinstance(error, _SHOWN_IN_FRAME):
+                await _admit_to_frame(request)
             response = render.error_page(error, request)
         if request.is_poll and response.status_code in _NO_UPDATE:
             response = Response(b"", 403, _RELOAD)
@@ -98,6 +103,21 @@ def routes(portal: Portal, prefix: str = "") -> list[Route]:
     if not prefix:
         return page_routes
     return [*page_routes, Route(f"{prefix}/{{rest:path}}", Endpoint(portal, ()))]
+
+
+async def _admit_to_frame(request: PageRequest) -> None:
+    """Find the person and the merchant of a request that failed before its checks had done so."""
+    if request.optional_login is None:
+        request.admit(await _find_login(request))
+    login = request.optional_login
+    if login is None or _lacks_second_factor(request) or request.optional_access is not None:
+        return
+    if merchant_id := request.merchant_in_path:
+        try:
+            access = await people.access(request.app.db, login, merchant_id, request.now)
+        except NotFound:  # the person has no access to the merchant
+            return
+        request.admit(login, access)
 
 
 async def _find_login(request: PageRequest) -> people.Login | None:

@@ -64,6 +64,15 @@ def sections(request: PageRequest) -> list[MenuSection]:
     return [_section(group, menu[group]) for group in GROUPS if group in menu]
 
 
+def nearest(request: PageRequest) -> MenuItem | None:
+    """Return the link of the menu to the list above the requested path, None if there is none."""
+    items = [item for section in sections(request) for item in (section.link, *section.items)]
+    path = f"{request.base}{request.path}"
+    above = [item for item in items if f"{path}/".startswith(f"{item.href.rstrip('/')}/")]
+    # A group may lead to the first page below it, whose own name is the better one.
+    return max(reversed(above), key=lambda item: len(item.href), default=None)
+
+
 def _section(group: MenuGroup, items: list[MenuItem]) -> MenuSection:
     name, icon = GROUPS[group]
     group_item = (

@@ -1,13 +1,21 @@
 """Responses with pages, rendered from templates."""
 
+import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC
+from functools import partial
+from typing import Final
 
 from starlette.responses import Response
 
+from opentill.core import times
 from opentill.core.errors import NotPermitted
-from opentill.portal import menu
+from opentill.portal import labels, menu
 from opentill.portal.request import PageRequest
 from opentill.web import assets, language, responses, templates
+
+# A segment of a path that was meant as an id, though a part of it may be missing.
+_LIKE_ID: Final = re.compile(r"[a-z]{2,5}_\w{1,60}", re.ASCII)
 
 
 def page(
@@ -47,6 +55,9 @@ def fragment(request: PageRequest, template: str, **values: object) -> str:
         localizer=localizer,
         languages=language.names("merchant"),
         now=request.now,
+        today=times.moment(request.now).date(),
+        utc=UTC,
+        when=partial(localizer.time_element, now=request.now),
         asset=assets.finder(request.base),
         base=request.base,
         isolated=templates.isolated,
@@ -68,4 +79,23 @@ def error_page(error: Exception, request: PageRequest) -> Response:
     name = "forbidden" if is_forbidden else responses.TROUBLES.get(status, "refused")
     if name == "missing" and "token" in request.ids:
         return page(request, "error.html", status, headers, error="missing_link")
-    return page(request, "error.html", status, headers, error=name)
+    if not request.has_frame or name not in {"missing", "forbidden", "refused"}:
+        return page(request, "error.html", status, headers, error=name)
+    above = menu.nearest(request)
+    title, missing_id = labels.ERROR_TITLE[name], ""
+    if name == "missing" and above is not None:
+        list_path = above.href.rstrip("/")
+        below = f"{request.base}{request.path}".removeprefix(list_path).strip("/")
+        if _LIKE_ID.fullmatch(below.partition("/")[0]):
+            missing_id = below.partition("/")[0]
+            title = labels.MISSING_OBJECT.get(list_path.rpartition("/")[2], title)
+    return page(
+        request,
+        "error_in_frame.html",
+        status,
+        headers,
+        error=name,
+        error_title=title,
+        missing_id=missing_id,
+        above=above,
+    )

@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope
 
 from opentill import context
 from opentill.core.errors import Invalid, Problem, or_not_found
+from opentill.core.ids import is_id
 from opentill.people import Access, Browser, Credentials, Login, Permission, Site, staff_may
 from opentill.portal.model import CONSOLE_PATH, PROOF_PREFIX, SENDER
 from opentill.portal.portal import Portal
@@ -93,7 +94,28 @@ class PageRequest:
     @property
     def merchant_id(self) -> str:
         """The merchant in the path, "" if there is none."""
-        return self.ids.get("merchant", "")
+        return self.ids.get("merchant", "") or self.merchant_in_path
+
+    @property
+    def merchant_in_path(self) -> str:
+        """The merchant in a path of the dashboard, even if it has no page; "" if there is none."""
+        if self.portal.is_console or not self.path.startswith("/dashboard/"):
+            return ""
+        segment = self.path.split("/")[2]
+        return segment if is_id(segment) else ""
+
+    @property
+    def has_frame(self) -> bool:
+        """Whether the person is known well enough to see the menu of the portal."""
+        if self.portal.is_console:
+            login = self._login
+            needs_factor = self.app.settings.livemode
+            return (
+                login is not None
+                and login.staff_role is not None
+                and (login.strong or not needs_factor)
+            )
+        return self._access is not None
 
     @property
     def optional_login(self) -> Login | None:
