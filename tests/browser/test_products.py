@@ -104,10 +104,13 @@ async def test_pages_of_products_and_sessions_fit_every_device(
     product = page.url.partition("?")[0]
     await page.get_by_role("button", name="Create a checkout session").click()
     await page.get_by_role("button", name="Create the session").click()
-    await page.get_by_role("button", name="Copy").click()
+    await page.get_by_role("button", name="Copy", exact=True).click()
     link = await page.get_by_role("textbox", name="Payment link").input_value()
     assert await page.evaluate("navigator.clipboard.readText()") == link
     session = page.url.partition("?")[0]
+    await page.get_by_role("button", name="Copy the ID").click()
+    await page.get_by_role("status").get_by_text("Copied").last.wait_for()
+    assert await page.evaluate("navigator.clipboard.readText()") == session.rpartition("/")[2]
     violations: list[object] = []
     # test_accessibility.py checks the English pages.
     for path in (f"{owner.home}/products", product, f"{owner.home}/sessions", session):

@@ -1,25 +1,60 @@
-// Adds a copy button beside each field with data-copy. Without this script readers select the text
-// and copy it themselves.
+// Adds a copy button beside each element with data-copy: a field, or the short form of an id whose
+// whole text is in data-value. Without this script readers select the text and copy it themselves.
 "use strict";
 
-for (const field of document.querySelectorAll("input[data-copy]")) {
+// Copies a text, and returns whether it was copied.
+async function copyText(text) {
+  try {
+    if (navigator.clipboard) {
+      await navigator.clipboard.writeText(text);
+      return true;
+    }
+    const area = document.createElement("textarea"); // no clipboard API over http
+    area.value = text;
+    area.className = "off-page";
+    document.body.append(area);
+    area.select();
+    const isCopied = document.execCommand("copy");
+    area.remove();
+    return isCopied;
+  } catch {
+    return false;
+  }
+}
+
+for (const place of document.querySelectorAll("[data-copy]")) {
+  const isField = place.matches("input");
   const button = document.createElement("button");
   button.type = "button";
-  button.className = "button plain";
-  button.textContent = field.dataset.copy;
+  button.className = isField ? "button plain" : "copy";
+  const icon = document.createElement("span");
+  icon.className = "icon icon-copy";
+  icon.setAttribute("aria-hidden", "true");
   const announcement = document.createElement("span");
   announcement.className = "off-page";
   announcement.setAttribute("role", "status");
+  if (isField) {
+    button.textContent = place.dataset.copy;
+  } else {
+    button.append(icon);
+    button.title = place.dataset.copy;
+    button.setAttribute("aria-label", `${place.dataset.copy} ${place.dataset.value}`);
+  }
   button.addEventListener("click", async () => {
-    field.select();
-    try {
-      if (navigator.clipboard) await navigator.clipboard.writeText(field.value);
-      else if (!document.execCommand("copy")) return; // no clipboard API over http
-    } catch {
-      return; // the field is selected, so that the reader can copy it
-    }
-    button.textContent = announcement.textContent = field.dataset.copied;
-    setTimeout(() => { button.textContent = field.dataset.copy; announcement.textContent = ""; }, 2000);
+    if (isField) place.select();
+    const isCopied = await copyText(isField ? place.value : place.dataset.value);
+    if (isField) place.select(); // if it was not copied, the reader can copy the selection
+    if (!isCopied) return;
+    announcement.textContent = place.dataset.copied;
+    if (isField) button.textContent = place.dataset.copied;
+    else icon.className = "icon icon-check";
+    button.focus();
+    setTimeout(() => {
+      announcement.textContent = "";
+      if (isField) button.textContent = place.dataset.copy;
+      else icon.className = "icon icon-copy";
+    }, 2000);
   });
-  field.after(button, announcement);
+  if (isField) place.after(button, announcement);
+  else place.append(button, announcement);
 }
