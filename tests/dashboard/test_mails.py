@@ -226,3 +226,20 @@ def test_without_a_mail_server_pages_do_not_offer_mail(api_server: ApiServer, sh
     page = admin.post("/console/people/invite", form | {"role": "auditor"}).text
     assert "by mail" not in page
     assert 'name="language"' not in page + admin.get("/security").text
+
+
+def test_the_timeline_of_a_payment_shows_emails_to_the_customer(
+    mailing: ApiServer, shop: Shop
+) -> None:
+    owner = create_person(mailing, shop.id, "owner")
+    path = f"/dashboard/{shop.id}/payments/{_create_paid_order(shop)['id']}"
+    mailing.run(jobs.queue_event_mails(mailing.app.db, mailing.app.settings, mailing.app.clock()))
+    assert "ann@example.com\u2069</strong>" not in owner.get(path).text  # it is not sent yet
+    sql = "update mails set status = $2, due_at = null where merchant_id = $1 and topic = 'receipt'"
+    for status, sentence in (
+        ("SENT", "Receipt sent to \u2068ann@example.com\u2069"),
+        ("FAILED", "The receipt could not be sent to \u2068ann@example.com\u2069"),
+    ):
+        mailing.sql(sql, shop.id, status)
+        titles = re.findall(r"<strong>(.*?)</strong>", owner.get(path).text)
+        assert titles[titles.index("Paid: Bank transfer") - 1] == sentence

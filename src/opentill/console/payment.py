@@ -84,7 +84,7 @@ async def _values(request: PageRequest, form_input: FormInput | None = None) -> 
             tx, payment.order, offers, (who, request.app.settings, request.now)
         )
     return {
-        **payment_facts.template_values(payment, request.localizer),
+        **payment_facts.template_values(payment, request.localizer, request.now),
         "merchant": payment.merchant,
         "resend_to": request.console("payments", payment.order.id, "resend") if manages else "",
         "manages": manages,

@@ -47,7 +47,7 @@ async def _values(request: PageRequest) -> dict[str, Any]:
     payment = await payment_details.read(request.app, request.access, request.ids["order"])
     refund_id, may_resend = request.query.get("refund"), request.access.may("events.resend")
     return {
-        **payment_facts.template_values(payment, request.localizer),
+        **payment_facts.template_values(payment, request.localizer, request.now),
         "resend_to": request.link("payments", payment.order.id, "resend") if may_resend else "",
         "refund": next((refund for refund in payment.refunds if refund.id == refund_id), None),
         "longest_note": LONGEST_NOTE,

@@ -40,6 +40,16 @@ BANK_ACCOUNT_ERROR: Final = {
         "page. Nothing was saved; above is the account now."
     ),
 }
+CUSTOMER_MAIL: Final = {
+    "receipt": N_("Receipt sent to {who}"),
+    "refund": N_("Refund confirmation sent to {who}"),
+    "refund_failed": N_("Email about the failed refund sent to {who}"),
+}
+CUSTOMER_MAIL_FAILED: Final = {
+    "receipt": N_("The receipt could not be sent to {who}"),
+    "refund": N_("The refund confirmation could not be sent to {who}"),
+    "refund_failed": N_("The email about the failed refund could not be sent to {who}"),
+}
 DECLINE_REASON: Final = {
     "declined": N_("The customer’s bank declined it."),
     "insufficient_funds": N_("There was not enough money on the account or card."),
@@ -110,6 +120,21 @@ AMOUNT_ERROR: Final = {
         "1.20"
     ),
     "decimals": N_("This currency has no decimals: enter an amount such as 1200"),
+}
+# Last segment of the path of a list → the title of the error page for an object that it lacks.
+MISSING_OBJECT: Final = {
+    "payments": N_("Payment not found"),
+    "disputes": N_("Dispute not found"),
+    "sessions": N_("Checkout session not found"),
+    "products": N_("Product not found"),
+    "links": N_("Payment link not found"),
+    "payouts": N_("Payout not found"),
+    "keys": N_("API key not found"),
+    "webhooks": N_("Webhook endpoint not found"),
+    "events": N_("Event not found"),
+    "merchants": N_("Merchant not found"),
+    "people": N_("Person not found"),
+    "reconciliation": N_("Difference not found"),
 }
 ORDER_SOURCE: Final = {
     "API": N_("Checkout session"),

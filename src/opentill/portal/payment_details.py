@@ -13,6 +13,7 @@ from opentill import (
     disputes,
     epay,
     ledger,
+    mail,
     merchants,
     orders,
     refunds,
@@ -27,6 +28,7 @@ from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from opentill.epay import Notice
 from opentill.ledger import Cause, Entry
+from opentill.mail import Mail
 from opentill.merchants import Merchant
 from opentill.orders import HistoryRow, Order, OrderNote, PaymentAttempt
 from opentill.people import Access
@@ -67,6 +69,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: list[EventDelivery]
     endpoints: list[Endpoint]
     notes: list[OrderNote]
+    mails: list[Mail]  # about the order, newest first; to customers and to members
     notice: Notice | None  # the notification of an Epay order; None for other orders
     zone: ZoneInfo  # the time zone of the page
 
@@ -132,6 +135,7 @@ async def read(app: App, access: Access, order_id: str, zone: ZoneInfo | None = 
             deliveries=deliveries,
             endpoints=endpoints,
             notes=await orders.notes_of(tx, order),
+            mails=await mail.list_of_order(tx, merchant_id, order_id),
             notice=await _notice(tx, access, order),
             zone=zone or ZoneInfo(merchant.time_zone),
         )

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from opentill.core import money
+from opentill.portal import payment_technical
 from opentill.portal.payment_details import MOST_REFUNDS, Payment, amount_formatter
 from opentill.portal.payment_timeline import Timeline
 from opentill.web.language import Localizer
@@ -13,13 +14,17 @@ from opentill.web.language import Localizer
 _LONGEST_VALUE: Final = 500  # at most this many characters of a metadata value are shown
 
 
-def template_values(payment: Payment, localizer: Localizer) -> dict[str, Any]:
+def template_values(payment: Payment, localizer: Localizer, now: int) -> dict[str, Any]:
     """Return the template's values except ``resend_to``."""
     return {
         "payment": payment,
         "order": payment.order,
         "zone": payment.zone,
         "timeline": Timeline(payment, localizer).items(),
+        "ledger": payment_technical.ledger_rows(payment, localizer),
+        "events": payment_technical.event_rows(payment),
+        "notice": payment_technical.notice_row(payment, localizer, now),
+        "references": payment_technical.references(payment),
         "amount": amount_formatter(localizer),
         "share": _percentage,
         "rate": money.rate_text,

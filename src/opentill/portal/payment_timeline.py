@@ -1,6 +1,6 @@
-"""The timeline of a payment: status changes, ledger entries and events, the newest last."""
+"""The timeline of a payment: what happened to it, for people. Newest first."""
 
-from collections import defaultdict
+import itertools
 from collections.abc import Iterator
 from typing import Final
 
@@ -9,24 +9,24 @@ from markupsafe import Markup
 
 from opentill import disputes
 from opentill.disputes import Dispute
-from opentill.ledger import Entry
 from opentill.orders import PaymentAttempt
 from opentill.portal.labels import (
     ATTEMPT_STATUS,
+    CUSTOMER_MAIL,
+    CUSTOMER_MAIL_FAILED,
     DECLINE_REASON,
     DISPUTE_ENDED,
     ENTRY_TYPE,
     HISTORY_EVENT,
     PAYMENT_METHOD,
     REFUND_ARRIVAL,
-    SHOP_NOTICE,
 )
 from opentill.portal.payment_details import Payment, amount_formatter
 from opentill.refunds import Refund
 from opentill.web import declines, dispute_reasons, refund_failures
 from opentill.web.language import Localizer
-from opentill.web.translations import N_, NC_
-from opentill.webhooks import EventDelivery, OrderEvent
+from opentill.web.templates import isolated
+from opentill.web.translations import N_
 
 # Status of an attempt → colour of the timeline's item for that status; "" for no colour. Other
 # statuses have no item.
@@ -68,18 +68,6 @@ _HISTORY_TONES: Final = {
 Fact = tuple[str, str | Markup]  # the name of a detail, and its text
 
 
-class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event at one endpoint; ``delivery`` is None if it has not been sent there.
-
-    ``again``: whether the event can be sent there now, for the first time or again.
-    """
-
-    endpoint_id: str
-    url: str
-    delivery: EventDelivery | None
-    again: bool
-
-
 class Item(msgspec.Struct, frozen=True, kw_only=True):
     """An item of the timeline at the time ``at`` (Unix ms).
 
@@ -91,9 +79,6 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     tone: str = ""
     facts: tuple[Fact, ...] = ()
     below: str = ""  # path of the page with details, without the merchant's part; "" if none
-    entry: Entry | None = None
-    event: OrderEvent | None = None
-    sent: tuple[Sent, ...] = ()
     note: str = ""  # the text, if the item is a note
 
 
@@ -108,7 +93,7 @@ class Timeline:
         self._localizer = localizer
 
     def items(self) -> list[Item]:
-        """Return all items, the newest last; causes come before effects of the same time."""
+        """Return all items, newest first; effects come before causes of the same time."""
         sources = (
             self._opened(),
             self._attempts(),
@@ -117,12 +102,12 @@ class Timeline:
             self._disputes(),
             self._settled(),
             self._history(),
-            self._entries(),
-            self._events(),
-            self._notice(),
+            self._corrections(),
+            self._mails(),
             self._notes(),
         )
-        return sorted((item for source in sources for item in source), key=lambda item: item.at)
+        oldest_first = sorted(itertools.chain(*sources), key=lambda item: item.at)
+        return oldest_first[::-1]
 
     def _method(self, method: str) -> Markup:
         return self._gettext(PAYMENT_METHOD[method])
@@ -135,15 +120,13 @@ class Timeline:
                 "Checkout session opened for {amount}",
                 amount=self._amount(order.amount_minor, order.currency),
             ),
-            facts=((N_("Checkout session"), order.checkout_id),),
         )
 
     def _attempts(self) -> Iterator[Item]:
         for attempt in self._payment.attempts:
             method = self._method(attempt.method)
             sentence = self._gettext("Payment attempt: {method}", method=method)
-            facts = ((N_("Attempt"), attempt.id),)
-            yield Item(at=attempt.created_at, sentence=sentence, facts=facts)
+            yield Item(at=attempt.created_at, sentence=sentence)
             if attempt.status in _ATTEMPT_TONES:
                 yield self._attempt_end(attempt)
 
@@ -156,7 +139,7 @@ class Timeline:
             at=self._ended_at(attempt),
             sentence=self._gettext(ATTEMPT_STATUS[attempt.status]),
             tone=_ATTEMPT_TONES[attempt.status],
-            facts=(*facts, (N_("Attempt"), attempt.id)),
+            facts=tuple(facts),
         )
 
     def _ended_at(self, attempt: PaymentAttempt) -> int:
@@ -187,7 +170,6 @@ class Timeline:
     def _refund(self, refund: Refund) -> Iterator[Item]:
         amount = self._amount(refund.amount_minor, refund.currency)
         cost = self._amount(refund.debit_minor, refund.debit_currency)
-        id_fact: Fact = (NC_("payment", "Refund"), refund.id)
         facts: list[Fact] = [(N_("Costs your balance"), cost)]
         if refund.reason:
             facts.append((N_("Reason"), refund.reason))
@@ -205,14 +187,14 @@ class Timeline:
             at=refund.created_at,
             sentence=self._gettext(sentence, amount=amount),
             tone="warn" if waits else "",
-            facts=(*facts, id_fact),
+            facts=tuple(facts),
         )
         if refund.succeeded_at is not None:
             arrival = REFUND_ARRIVAL[self._payment.order.payment_method or "CREDIT_CARD"]
             yield Item(
                 at=refund.succeeded_at,
                 sentence=self._gettext("The bank confirmed the refund of {amount}", amount=amount),
-                facts=((N_("Arrives"), self._gettext(arrival)), id_fact),
+                facts=((N_("Arrives"), self._gettext(arrival)),),
             )
         if refund.failed_at is not None:
             sentence = (
@@ -224,7 +206,7 @@ class Timeline:
                 at=refund.failed_at,
                 sentence=self._gettext(sentence, amount=amount),
                 tone="bad",
-                facts=(*self._why_failed(refund), id_fact),
+                facts=tuple(self._why_failed(refund)),
             )
 
     def _why_failed(self, refund: Refund) -> list[Fact]:
@@ -243,12 +225,11 @@ class Timeline:
         amount = self._amount(dispute.amount_minor, dispute.currency)
         below = f"/disputes/{dispute.id}"
         reason = dispute_reasons.text_of(dispute.reason, self._localizer.language)
-        id_fact: Fact = (N_("Dispute"), dispute.id)
         yield Item(
             at=dispute.created_at,
             sentence=self._gettext("Dispute of {amount} opened", amount=amount),
             tone="warn",
-            facts=((N_("Reason"), reason or "–"), id_fact),
+            facts=((N_("Reason"), reason or "–"),),
             below=below,
         )
         if dispute.closed_at is None:
@@ -262,7 +243,6 @@ class Timeline:
                 at=at,
                 sentence=self._gettext(DISPUTE_ENDED[status], amount=amount),
                 tone=_DISPUTE_TONES[status],
-                facts=(id_fact,),
                 below=below,
             )
 
@@ -288,55 +268,35 @@ class Timeline:
                 sentence = self._gettext(HISTORY_EVENT[row.event])
                 yield Item(at=row.at, sentence=sentence, tone=_HISTORY_TONES[row.event])
 
-    def _entries(self) -> Iterator[Item]:
+    def _corrections(self) -> Iterator[Item]:
+        """Yield the movements on the balance that the operator made because of the payment."""
         for entry in self._payment.entries:
-            balances = (
-                ("pending", N_("Pending after"), entry.pending_after),
-                ("available", N_("Available after"), entry.available_after),
-                ("frozen", N_("Frozen after it"), entry.frozen_after),
-                ("reserve", N_("In reserve after it"), entry.reserve_after),
-            )
-            accounts = {entry.from_account, entry.to_account}
+            if entry.source_type != "operator":
+                continue
+            sign = "+" if entry.shown_minor > 0 else ""
             yield Item(
                 at=entry.created_at,
-                sentence=self._gettext(ENTRY_TYPE[entry.type]),
-                facts=tuple(
-                    (name, self._amount(minor, entry.currency))
-                    for account, name, minor in balances
-                    if account in accounts
+                sentence=self._gettext(
+                    "{movement} by the operator: {amount}",
+                    movement=self._gettext(ENTRY_TYPE[entry.type]),
+                    amount=sign + self._amount(entry.shown_minor, entry.currency),
                 ),
-                entry=entry,
+                tone="good" if entry.shown_minor > 0 else "",
+                facts=((N_("Reason"), entry.description),) if entry.description else (),
             )
 
-    def _events(self) -> Iterator[Item]:
-        deliveries = defaultdict[str, list[EventDelivery]](list)
-        for delivery in self._payment.deliveries:
-            deliveries[delivery.event_id].append(delivery)
-        for event in self._payment.events:
+    def _mails(self) -> Iterator[Item]:
+        """Yield the emails to the customer that were sent, or that could not be sent."""
+        for sent in self._payment.mails:
+            if sent.topic not in CUSTOMER_MAIL or sent.status not in {"SENT", "FAILED"}:
+                continue
+            is_sent = sent.status == "SENT"
+            sentence = CUSTOMER_MAIL[sent.topic] if is_sent else CUSTOMER_MAIL_FAILED[sent.topic]
             yield Item(
-                at=event.created_at,
-                sentence=self._gettext("Event {type}", type=event.type),
-                event=event,
-                sent=tuple(self._list_endpoints(event, deliveries[event.id])),
+                at=sent.updated_at,
+                sentence=self._gettext(sentence, who=isolated(sent.recipient)),
+                tone="" if is_sent else "bad",
             )
-
-    def _notice(self) -> Iterator[Item]:
-        """Yield the notification of an Epay shop, at the time of its last attempt."""
-        notice = self._payment.notice
-        if notice is None:
-            return
-        facts: list[Fact] = [(N_("Attempts"), self._localizer.number(notice.tries))]
-        if notice.result:
-            facts.append((N_("Outcome of the last one"), notice.result))
-        if notice.due_at is not None and notice.tries:
-            zone = self._payment.zone
-            facts.append((N_("Next attempt"), self._localizer.moment_in(notice.due_at, zone)))
-        yield Item(
-            at=notice.updated_at,
-            sentence=self._gettext(SHOP_NOTICE[notice.state]),
-            tone="bad" if notice.state == "FAILED" else "",
-            facts=tuple(facts),
-        )
 
     def _notes(self) -> Iterator[Item]:
         for note in self._payment.notes:
@@ -345,16 +305,3 @@ class Timeline:
             if note.by_merchant:
                 sentence = self._gettext("Note of {who}", who=note.who.partition(" (")[0])
             yield Item(at=note.at, sentence=sentence, note=note.note)
-
-    def _list_endpoints(self, event: OrderEvent, deliveries: list[EventDelivery]) -> Iterator[Sent]:
-        """Yield an event's deliveries, and the other endpoints that existed at its time."""
-        enabled = {one.id: one.url for one in self._payment.endpoints if one.status == "ENABLED"}
-        for delivery in deliveries:
-            endpoint_id, url = delivery.endpoint_id, delivery.url
-            again = endpoint_id in enabled and delivery.status != "PENDING"
-            yield Sent(endpoint_id=endpoint_id, url=url, delivery=delivery, again=again)
-        sent = {delivery.endpoint_id for delivery in deliveries}
-        for endpoint in self._payment.endpoints:
-            is_older = endpoint.created_at <= event.created_at
-            if is_older and endpoint.id in enabled and endpoint.id not in sent:
-                yield Sent(endpoint_id=endpoint.id, url=endpoint.url, delivery=None, again=True)

@@ -1,0 +1,162 @@
+"""What only developers and accountants need of a payment: ledger entries, events, references."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import msgspec
+from markupsafe import Markup
+
+from opentill.ledger import Entry
+from opentill.portal.labels import ENTRY_TYPE, SHOP_NOTICE
+from opentill.portal.payment_details import Payment, amount_formatter
+from opentill.web.language import Localizer
+from opentill.web.translations import N_, NC_
+from opentill.webhooks import EventDelivery, OrderEvent
+
+Fact = tuple[str, str | Markup]  # the name of a detail, and its text
+
+
+class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of the ledger; ``balances`` are those that it changed, as they are after it."""
+
+    entry: Entry
+    name: str
+    amount: str
+    balances: tuple[Fact, ...]
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event at one endpoint; ``delivery`` is None if it has not been sent there.
+
+    ``again``: whether the event can be sent there now, for the first time or again.
+    """
+
+    endpoint_id: str
+    url: str
+    delivery: EventDelivery | None
+    again: bool
+
+
+class EventRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An event, and the endpoints to which it was or can be sent."""
+
+    event: OrderEvent
+    sent: tuple[Sent, ...]
+
+
+class NoticeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The notification of an Epay shop, at the time of its last attempt (Unix ms)."""
+
+    at: int
+    sentence: Markup
+    facts: tuple[Fact, ...]
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """An object of the payment: the message id of its kind, and its id.
+
+    ``gateway`` is the name of the gateway, and ``provider_ref`` the provider's own id; "" if the
+    object has none.
+    """
+
+    kind: str
+    id: str
+    gateway: str = ""
+    provider_ref: str = ""
+
+
+def ledger_rows(payment: Payment, localizer: Localizer) -> list[LedgerRow]:
+    """Return the ledger entries of a payment, newest first."""
+    amount = amount_formatter(localizer)
+
+    def row(entry: Entry) -> LedgerRow:
+        balances = (
+            ("pending", N_("Pending"), entry.pending_after),
+            ("available", N_("Available"), entry.available_after),
+            ("frozen", N_("Frozen"), entry.frozen_after),
+            ("reserve", N_("In reserve"), entry.reserve_after),
+        )
+        changed = {entry.from_account, entry.to_account}
+        sign = "+" if entry.shown_minor > 0 else ""
+        return LedgerRow(
+            entry=entry,
+            name=ENTRY_TYPE[entry.type],
+            amount=sign + amount(entry.shown_minor, entry.currency),
+            balances=tuple(
+                (name, amount(minor, entry.currency))
+                for account, name, minor in balances
+                if account in changed
+            ),
+        )
+
+    entries = sorted(payment.entries, key=lambda entry: (entry.created_at, entry.number))
+    return [row(entry) for entry in reversed(entries)]
+
+
+def event_rows(payment: Payment) -> list[EventRow]:
+    """Return the events of a payment with their deliveries, newest first."""
+    deliveries = defaultdict[str, list[EventDelivery]](list)
+    for delivery in payment.deliveries:
+        deliveries[delivery.event_id].append(delivery)
+    events = sorted(payment.events, key=lambda event: event.created_at)
+    return [
+        EventRow(event=event, sent=tuple(_list_endpoints(payment, event, deliveries[event.id])))
+        for event in reversed(events)
+    ]
+
+
+def _list_endpoints(
+    payment: Payment, event: OrderEvent, deliveries: list[EventDelivery]
+) -> Iterator[Sent]:
+    """Yield an event's deliveries, and the other endpoints that existed at its time."""
+    enabled = {one.id for one in payment.endpoints if one.status == "ENABLED"}
+    for delivery in deliveries:
+        endpoint_id, url = delivery.endpoint_id, delivery.url
+        again = endpoint_id in enabled and delivery.status != "PENDING"
+        yield Sent(endpoint_id=endpoint_id, url=url, delivery=delivery, again=again)
+    sent = {delivery.endpoint_id for delivery in deliveries}
+    for endpoint in payment.endpoints:
+        is_older = endpoint.created_at <= event.created_at
+        if is_older and endpoint.id in enabled and endpoint.id not in sent:
+            yield Sent(endpoint_id=endpoint.id, url=endpoint.url, delivery=None, again=True)
+
+
+def notice_row(payment: Payment, localizer: Localizer, now: int) -> NoticeRow | None:
+    """Return the notification of an Epay shop, None for a payment of another API."""
+    notice = payment.notice
+    if notice is None:
+        return None
+    facts: list[Fact] = [(N_("Attempts"), localizer.number(notice.tries))]
+    if notice.result:
+        facts.append((N_("Outcome of the last one"), notice.result))
+    if notice.due_at is not None and notice.tries:
+        due = localizer.time_element(notice.due_at, payment.zone, now)
+        facts.append((N_("Next attempt"), due))
+    sentence = localizer.gettext(SHOP_NOTICE[notice.state])
+    return NoticeRow(at=notice.updated_at, sentence=sentence, facts=tuple(facts))
+
+
+def references(payment: Payment) -> list[Reference]:
+    """Return the ids of a payment's objects with the provider's references, oldest first."""
+    order = payment.order
+    return [
+        Reference(kind=N_("Payment"), id=order.id),
+        Reference(kind=N_("Checkout session"), id=order.checkout_id),
+        *(
+            Reference(
+                kind=N_("Payment attempt"),
+                id=attempt.id,
+                gateway=attempt.gateway,
+                provider_ref=attempt.provider_ref,
+            )
+            for attempt in payment.attempts
+        ),
+        *(
+            Reference(kind=NC_("payment", "Refund"), id=refund.id, provider_ref=refund.provider_ref)
+            for refund in reversed(payment.refunds)
+        ),
+        *(
+            Reference(kind=N_("Dispute"), id=dispute.id, provider_ref=dispute.gateway_ref or "")
+            for dispute in reversed(payment.disputes)
+        ),
+    ]
