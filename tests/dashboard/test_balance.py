@@ -75,7 +75,7 @@ def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy_
         ]
         assert [cell.replace("$", "").replace(",", "") for cell in row[3:]] == amounts
     assert movements[-1][:3] == [
-        "Dec 31, 2026, 05:35",
+        "Dec 31, 2026, 5:35 AM",
         "Credit by the operator bank → available",
         "Operator Recharge by the operator",
     ]

@@ -49,16 +49,14 @@ def test_figures_are_shown_by_day_of_the_merchants_time_zone(shop: Shop, clock) 
     shop.create_paid_order(shop.create_product(price="1234.50", currency="USD")["id"])
     server.run(jobs.count_all(server.app.db))
     owner = create_person(server, shop.id, "owner")
-    assert 'Thu, Dec 31, 2026</th><td class="number" data-value="1234.50">' in read_home(
-        owner, shop
-    )
+    assert 'Thu, Dec 31</th><td class="number" data-value="1234.50">' in read_home(owner, shop)
     server.tx(
         lambda tx: merchants.change(
             tx, shop.id, now, who="ann", reason="moved", time_zone="Asia/Kathmandu"
         )
     )
     page = read_home(owner, shop)
-    assert 'Fri, Jan 1, 2027</th><td class="number" data-value="1234.50">' in page
+    assert 'Fri, Jan 1</th><td class="number" data-value="1234.50">' in page
     assert "Times are in Asia/Kathmandu" in text_of(page)
     assert "$1,234.50" in page
     assert "as of" not in text_of(page)

@@ -140,7 +140,7 @@ def test_a_key_expires_at_the_end_of_a_day_in_the_merchants_zone(
     expires_at = 1_798_827_300_000  # 2027-01-01T18:15Z is midnight in Kathmandu
     assert row["expires_at"] == expires_at
     for page in (page_path(shop), page_path(shop, row["id"])):
-        assert ">Jan 1, 2027</time>" in owner.get(page).text  # the last day, without a time
+        assert ">Jan 1</time>" in owner.get(page).text  # the last day, without a time
     clock(expires_at - 1)
     assert request_status(shop, key) == 200
     clock(expires_at)

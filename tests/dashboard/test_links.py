@@ -116,7 +116,7 @@ def test_a_links_last_day_is_the_day_that_was_entered(shop: Shop) -> None:
     hour_earlier = {"expiresAt": link["expiresAt"] - 3_600_000}
     shop.data("PATCH", f"/v1/payment-links/{link['id']}", json=hour_earlier)
     page = owner.get(page_path(shop, link["id"])).text
-    assert "<dt>Last day</dt><dd>Dec 31, 2099, 23:00</dd>" in page
+    assert "<dt>Last day</dt><dd>Dec 31, 2099, 11:00\N{NARROW NO-BREAK SPACE}PM</dd>" in page
 
 
 def test_a_session_is_opened_with_all_its_options(shop: Shop) -> None:

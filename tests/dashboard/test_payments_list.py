@@ -205,7 +205,7 @@ def test_columns_are_selected_by_the_query_and_times_are_in_the_merchants_zone(
     assert line["createdAtUtc"] == "2026-12-31T23:50:00.000Z"
     assert (line["createdAtLocal"], line["timeZone"]) == ("2026-12-31 23:50:00", "UTC")
     shop.api_server.tx(lambda tx: move_to_kathmandu(tx, shop))
-    assert "Jan 1, 2027, 05:35" in payments.rows()[0]
+    assert "Jan 1, 5:35 AM" in payments.rows()[0]
     (line,) = payments.export(status="PAID")
     assert (line["paidAtLocal"], line["timeZone"]) == ("2027-01-01 05:35:00", "Asia/Kathmandu")
     assert payments.rows(**{"from": "2027-01-01"})

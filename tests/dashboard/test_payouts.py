@@ -91,7 +91,7 @@ def test_the_next_available_amount_is_shown_with_its_day(shop: Shop, clock: Any)
         return text_of(read_page(create_person(server, shop.id, "owner"), shop))
 
     day_before = text_at(due - 86_400_000)
-    assert re.search(r"\$9\.59 becomes available on \w+, Jan \d+, 2027\.", day_before)
+    assert re.search(r"\$9\.59 becomes available on \w+, Jan \d+\.", day_before)
     assert "$9.59 was due already and is held back" in text_at(
         due + 86_400_000
     )  # the order is due, but no job has settled it

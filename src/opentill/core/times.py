@@ -24,3 +24,8 @@ def moment(time_ms: int, zone: tzinfo = UTC) -> datetime:
     shown_ms = min(max(time_ms, _FIRST_SHOWN_MS), _LAST_SHOWN_MS)
     seconds, millis = divmod(shown_ms, 1000)
     return datetime.fromtimestamp(seconds, zone).replace(microsecond=millis * 1000)
+
+
+def iso(time_ms: int) -> str:
+    """Return a stored time in UTC as ISO 8601, to the second: the attribute of a ``<time>``."""
+    return moment(time_ms).strftime("%Y-%m-%dT%H:%M:%SZ")

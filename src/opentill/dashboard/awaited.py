@@ -35,7 +35,7 @@ def chart(localizer: Localizer, days: Sequence[Day], schedule: Expected | Curren
         return localizer.amount(Money(minor, currency))
 
     rows = [
-        Row(localizer.day(day.date), localizer.short_day(day.date), tuple(
+        Row(localizer.recent_day(day.date, days[0].date), localizer.short_day(day.date), tuple(
             charts.money(localizer, Money(minor, currency)) for minor in amounts
         ))
         for day, *amounts in zip(days, pending.days, reserve.days, strict=True)
@@ -71,7 +71,9 @@ def next_amounts(localizer: Localizer, coming: Coming) -> list[NextAmount]:
 
         return NextAmount(
             currency,
-            "" if index is None else localizer.day(coming.days[index].date),
+            ""
+            if index is None
+            else localizer.recent_day(coming.days[index].date, coming.days[0].date),
             "" if index is None else amount(schedule.by_day[index]),
             amount(pending.later + reserve.later),
             amount(pending.held + reserve.held),

@@ -90,7 +90,9 @@ class FigureTexts:
     def as_of(self, now: int) -> str:
         """Return the time up to which payments are counted, "" if that is ``now`` (Unix ms)."""
         is_behind = self._figures.as_of < now
-        return self._localizer.moment_in(self._figures.as_of, self._zone) if is_behind else ""
+        if not is_behind:
+            return ""
+        return self._localizer.time_element(self._figures.as_of, self._zone, now)
 
     def _currency(self, row: CurrencyFigures) -> CurrencyTexts:
         currency = row.balance.currency
@@ -206,11 +208,13 @@ class FigureTexts:
         return cards
 
     def _compared(self, period: Period) -> Markup:
-        moment = self._localizer.moment_in
+        def moment(at: int) -> Markup:
+            return self._localizer.time_element(at, self._zone, self._figures.as_of)
+
         return self._gettext(
             "compared with {since} – {until}",
-            since=moment(period.before_since, self._zone),
-            until=moment(period.before_until, self._zone),
+            since=moment(period.before_since),
+            until=moment(period.before_until),
         )
 
     def _amount(self, minor: int, currency: str) -> str:

@@ -50,8 +50,8 @@ def format_end(request: PageRequest, end: int | None, zone: ZoneInfo) -> str | N
     if end is None:
         return None
     if day_bounds(local(end - 1, zone).date(), zone).until == end:
-        return request.localizer.day_in(end - 1, zone)
-    return request.localizer.moment_in(end, zone)
+        return request.localizer.recent_date(end - 1, zone, request.now)
+    return request.localizer.recent_moment(end, zone, request.now)
 
 
 def redirect(request: PageRequest, /, *path: str, **query: str) -> Response:

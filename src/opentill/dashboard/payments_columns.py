@@ -20,14 +20,15 @@ _LONGEST: Final = 160  # a cell shows at most this many characters of metadata
 class Cells:
     """Formats an order's values for the columns of a list."""
 
-    def __init__(self, localizer: Localizer, zone: ZoneInfo, order: Order) -> None:
-        """``zone`` is the time zone of the texts."""
+    def __init__(self, localizer: Localizer, zone: ZoneInfo, now: int, order: Order) -> None:
+        """``zone`` is the time zone of the texts; times of the year of ``now`` omit it."""
         self._localizer = localizer
+        self._now = now
         self._zone = zone
         self._order = order
 
     def _moment(self, at: int | None) -> str:
-        return _EMPTY if at is None else self._localizer.moment_in(at, self._zone)
+        return _EMPTY if at is None else self._localizer.time_element(at, self._zone, self._now)
 
     def _money(self, minor: int, currency: str) -> str:
         return self._localizer.amount(Money(minor, currency))
@@ -176,7 +177,7 @@ def rows(
     marks_tests = request.app.settings.livemode
 
     def row(order: Order) -> Row:
-        cells = Cells(request.localizer, zone, order)
+        cells = Cells(request.localizer, zone, request.now, order)
         texts = [(column, column.text(cells)) for column in columns]
         return Row(order, texts, marks_tests and not order.livemode)
 

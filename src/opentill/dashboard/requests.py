@@ -3,6 +3,7 @@
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from markupsafe import Markup
 from starlette.responses import Response
 
 from opentill import merchants
@@ -50,9 +51,9 @@ async def show(request: PageRequest) -> Response:
     )
 
 
-def _moment(request: PageRequest, time_ms: int, zone: ZoneInfo) -> str:
+def _moment(request: PageRequest, time_ms: int, zone: ZoneInfo) -> Markup:
     """Write a time with its seconds, since requests often arrive within the same minute."""
-    return f"{request.localizer.moment_in(time_ms, zone)}:{time_ms // 1000 % 60:02d}"
+    return request.localizer.time_element(time_ms, zone, request.now, seconds=True)
 
 
 pages: Final = (

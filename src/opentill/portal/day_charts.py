@@ -24,7 +24,12 @@ def volume(
 
     columns = (volumes, nets) if nets else (volumes,)
     rows = [
-        _row(localizer, day, *(charts.money(localizer, Money(minor, currency)) for minor in minors))
+        _row(
+            localizer,
+            day,
+            days[-1],
+            *(charts.money(localizer, Money(minor, currency)) for minor in minors),
+        )
         for day, *minors in zip(days, *columns, strict=True)
     ]
     total, best = sum(volumes), max(range(len(days)), key=volumes.__getitem__)
@@ -35,7 +40,7 @@ def volume(
             total=amount(total),
             days=len(days),
             most=amount(volumes[best]),
-            day=localizer.day(days[best].date),
+            day=localizer.recent_day(days[best].date, days[-1].date),
         )
     series = [Series(_("Volume"), "bars", currency), Series(_("Net"), "line", currency)]
     return Chart(
@@ -55,6 +60,7 @@ def attempts(localizer: Localizer, days: Sequence[Day], by_day: Sequence[Attempt
         _row(
             localizer,
             day,
+            days[-1],
             charts.count(localizer, counts.payments),
             charts.count(localizer, counts.failed),
             charts.percent(localizer, counts.success_rate),
@@ -86,5 +92,6 @@ def attempts(localizer: Localizer, days: Sequence[Day], by_day: Sequence[Attempt
     )
 
 
-def _row(localizer: Localizer, day: Day, *cells: Cell) -> Row:
-    return Row(localizer.day(day.date), localizer.short_day(day.date), cells)
+def _row(localizer: Localizer, day: Day, last: Day, *cells: Cell) -> Row:
+    """Return the row of a day; ``last`` is the newest day of the chart."""
+    return Row(localizer.recent_day(day.date, last.date), localizer.short_day(day.date), cells)

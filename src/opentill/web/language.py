@@ -14,10 +14,16 @@ from datetime import date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import cache, lru_cache
 from operator import itemgetter
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 from babel import Locale, localedata
-from babel.dates import format_date, format_skeleton, format_timedelta, get_datetime_format
+from babel.dates import (
+    format_date,
+    format_skeleton,
+    format_time,
+    format_timedelta,
+    get_datetime_format,
+)
 from babel.numbers import (
     NumberPattern,
     format_decimal,
@@ -162,6 +168,45 @@ class Localizer:
         time = times.moment(time_ms, zone)
         return self._moment(self.day_in(time_ms, zone), time)
 
+    def recent_day(self, day: date, today: date) -> str:
+        """Format a day as ``Mon, Mar 30``, with its year if that is not the year of ``today``."""
+        skeleton = "MMMEd" if day.year == today.year else "yMMMEd"
+        return _format_day(self._locale, skeleton, day)
+
+    def recent_date(self, time_ms: int, zone: tzinfo, now: int) -> str:
+        """Format the day of a time, with its year if that is not ``now``'s: ``Nov 27``."""
+        day = times.moment(time_ms, zone).date()
+        skeleton = "MMMd" if day.year == times.moment(now, zone).year else "yMMMd"
+        return _format_day(self._locale, skeleton, day)
+
+    def recent_moment(self, time_ms: int, zone: tzinfo, now: int, *, seconds: bool = False) -> str:
+        """Format a time for a page: ``Nov 27, 2:05 PM``, with its year if that is not ``now``'s.
+
+        Documents that are read in later years, such as receipts and mails, use ``moment_in``.
+        """
+        time = times.moment(time_ms, zone)
+        day = self.recent_date(time_ms, zone, now)
+        return self._join(day, time, "medium" if seconds else "short")
+
+    def time_element(
+        self, time_ms: int, zone: tzinfo, now: int, *, seconds: bool = False
+    ) -> Markup:
+        """Return ``recent_moment`` as an element whose title has the year and the time zone."""
+        time = times.moment(time_ms, zone)
+        day = _format_day(self._locale, "yMMMEd", time.date())
+        return Markup('<time datetime="{}" title="{} ({})">{}</time>').format(
+            times.iso(time_ms),
+            self._join(day, time, "medium"),
+            zone,
+            self.recent_moment(time_ms, zone, now, seconds=seconds),
+        )
+
+    def _join(self, day: str, time: datetime, precision: Literal["short", "medium"]) -> str:
+        """Append a time of day, with 12 or 24 hours as is usual in the region."""
+        pattern = str(get_datetime_format("medium", locale=self._locale))
+        clock = format_time(time, precision, tzinfo=time.tzinfo, locale=self._locale)
+        return pattern.format(clock, day)
+
     def moment(self, time_ms: int) -> str:
         """Format a time to the minute in UTC."""
         time = times.moment(time_ms)
@@ -279,6 +324,11 @@ def _regions(language: Language) -> frozenset[str]:
 @lru_cache
 def _locale(name: str, region: str | None) -> Locale:
     return Locale.parse(f"{name}_{region}" if region else name)
+
+
+@lru_cache(maxsize=4096)
+def _format_day(locale: Locale, skeleton: str, day: date) -> str:
+    return str(format_skeleton(skeleton, day, locale=locale))
 
 
 @lru_cache(maxsize=8192)

@@ -41,7 +41,7 @@ def create_environment(*folders: Path, labels: ModuleType | None = None) -> jinj
         auto_reload=False,
     )
     environment.filters.update(
-        iso=_iso, short_ids=_short_ids, without_person_ids=_without_person_ids
+        iso=times.iso, short_ids=_short_ids, without_person_ids=_without_person_ids
     )
     # Globals may have any type, but type checkers only know the types of Jinja2's own globals.
     names = cast("dict[str, Any]", environment.globals)
@@ -69,7 +69,3 @@ def _without_person_ids(text: str) -> Markup:
     """Remove the ids of people from names of the audit log; their elements have them as title."""
     html = _NAMED_PERSON.sub(r'<span title="\2">\1</span>', str(escape(text)))
     return Markup(html)  # noqa: S704 - escaped
-
-
-def _iso(time_ms: int) -> str:
-    return times.moment(time_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
