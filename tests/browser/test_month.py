@@ -58,12 +58,13 @@ async def platform(
 ) -> AsyncIterator[Starlette]:
     """A server with worker and sandbox bank that accepts applications and makes payouts."""
     directory = tmp_path_factory.mktemp("month")
+    secrets: dict[str, Any] = {**SECRETS}
     with cloned_database(postgres_url, template) as url:
         settings = Settings(
             database_url=pooler_url(url), data_dir=directory, limit_ip_per_minute=0,
             limit_checkouts_per_minute=0, limit_payments_per_minute=0, applications=True,
             approval_above=Decimal(10), payout_accounts=OWN_ACCOUNTS, operator_name="The Till Ltd",
-            **SECRETS,
+            **secrets,
         )  # fmt: skip
         async with running(settings, directory / "bank") as server:
             yield server
@@ -244,7 +245,7 @@ async def _settle_and_dispute(month: Month) -> None:
     await month.check_trial_balance()
     bank_id, dispute_id = await _open_dispute(month, books, books.paid_order_ids[5])
     await sue.open_page(f"/console/payments?query={books.paid_order_ids[5]}")
-    await sue.follow_link(f'a:has-text("{dispute_id}")')
+    await sue.follow_link(f'a[href$="/{dispute_id}"]')
     deadline = await sue.page.evaluate(f"new Date({month.app.clock() + 2 * DAY}).toISOString()")
     form = 'form[action$="/deadline"]'
     await sue.submit_form(form, until=deadline[:10], reason="the bank's letter")

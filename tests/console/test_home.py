@@ -1,6 +1,7 @@
 """The home page of the console: what needs attention, the volume and where the money is."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from console.console_pages import visible_text
@@ -229,7 +230,9 @@ def test_the_home_page_shows_the_volume_and_the_balances(shop: Shop) -> None:
     assert 'type="date" value=""' not in page.text
 
 
-def test_the_home_page_compares_days_with_those_before_and_draws_them(shop: Shop, clock) -> None:
+def test_the_home_page_compares_days_with_those_before_and_draws_them(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
     server, product = shop.api_server, shop.create_product(price="1234.50", currency="USD")["id"]
     for day, number in ((3, 1), (4, 2)):
         clock(millis(datetime(2031, 3, day, 9, tzinfo=UTC)))

@@ -1,6 +1,7 @@
 """The home page: what needs attention, the steps to the first payment, and figures by day."""
 
 import re
+from collections.abc import Callable
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -42,7 +43,9 @@ def test_a_new_merchant_sees_the_steps_to_the_first_payment(shop: Shop) -> None:
     assert "To your first payment" not in read_home(owner, shop)
 
 
-def test_figures_are_shown_by_day_of_the_merchants_time_zone(shop: Shop, clock) -> None:
+def test_figures_are_shown_by_day_of_the_merchants_time_zone(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
     server = shop.api_server
     now = 1_798_761_000_000  # 2026-12-31T23:50Z, which is in 2027 in Kathmandu
     clock(now)
@@ -126,9 +129,9 @@ def test_a_count_that_reaches_its_limit_is_shown_with_a_plus(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    monkeypatch.setattr(disputes.service, "MOST_COUNTED", 2)
+    monkeypatch.setattr("opentill.disputes.service.MOST_COUNTED", 2)
     monkeypatch.setattr(disputes, "MOST_COUNTED", 2)
-    monkeypatch.setattr(payouts.service, "MOST_FAILED", 2)
+    monkeypatch.setattr("opentill.payouts.service.MOST_FAILED", 2)
     monkeypatch.setattr(payouts, "MOST_FAILED", 2)
     for number, count in enumerate(("1", "2+", "2+")):
         shop.open_dispute(shop.create_paid_order()["id"])

@@ -88,7 +88,12 @@ class EventfulOrder:
             kind="correct", amount_minor=50, reason="charged twice", by="op",
             reference=world.new_reference(), order_id=self.id,
         )  # fmt: skip
-        self._apply(lambda tx, order, now: adjustments.request(tx, shop.id, correction, None, now))
+
+        async def correct(tx: Tx, order: Order, now: int) -> None:
+            del order
+            await adjustments.request(tx, shop.id, correction, None, now)
+
+        self._apply(correct)
 
     def _next_minute(self) -> int:
         self.now += MINUTE
@@ -346,9 +351,8 @@ def test_a_refund_is_quoted_confirmed_and_created_once(shop: Shop) -> None:
     assert list_refunds(shop, order["id"]) == []
     form = refund_form(owner, shop, order["id"], "4") | {"reason": " late "}
     with ThreadPoolExecutor(2) as pool:
-        responses = list(
-            pool.map(lambda _: owner.post(page_path(shop, order["id"], "refund"), form), range(2))
-        )
+        path = page_path(shop, order["id"], "refund")
+        responses = list(pool.map(owner.post, [path] * 2, [form] * 2))
     # The same form is sent again.
     responses.append(owner.post(page_path(shop, order["id"], "refund"), form))
     (refund,) = list_refunds(shop, order["id"])

@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from dashboard.pages import text_of
@@ -121,7 +122,9 @@ def preset_links(page: str) -> dict[str, str]:
     return {name: html.unescape(address) for address, name in links}
 
 
-def test_presets_of_days_end_today_in_the_merchants_zone(shop: Shop, clock) -> None:
+def test_presets_of_days_end_today_in_the_merchants_zone(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
     clock(1_798_761_000_000)  # 2026-12-31T23:50 in UTC
     payments = PaymentsList(shop)
     base = f"{payments.path}?status=PAID&from="
@@ -190,7 +193,7 @@ def test_a_form_with_empty_fields_does_not_filter(shop: Shop) -> None:
 
 
 def test_columns_are_selected_by_the_query_and_times_are_in_the_merchants_zone(
-    shop: Shop, clock
+    shop: Shop, clock: Callable[[int], None]
 ) -> None:
     clock(1_798_761_000_000)  # 2026-12-31T23:50 in UTC
     order = shop.create_paid_order(customerEmail="=1+1@example.com", metadata={"a": "<b>"})
@@ -253,7 +256,9 @@ def test_a_live_list_receives_each_change_once(shop: Shop) -> None:
         assert "connect-src" not in page.headers["content-security-policy"]
 
 
-def test_polls_do_not_extend_a_login_and_are_refused_after_its_end(shop: Shop, clock) -> None:
+def test_polls_do_not_extend_a_login_and_are_refused_after_its_end(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
     payments = PaymentsList(shop)
     start = shop.api_server.app.clock()
     for hours in (5, 10):
