@@ -1,7 +1,7 @@
 """A browser creates and uses payment links."""
 
 import pytest
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
 from browser.page_checks import UNFOLD, problems_on_all_displays
 from browser.test_products import Owner, owner
@@ -57,6 +57,28 @@ async def test_a_link_is_created_and_used_without_scripts_on_pages_that_fit_ever
     assert messages == []
     await with_scripts.close()
     assert violations == []
+
+
+async def test_escape_closes_a_form_beside_the_page_that_is_open_for_its_errors(
+    browser: Browser, owner: Owner
+) -> None:
+    context = await owner.context(browser, scripts=True)
+    page = await context.new_page()
+    await page.goto(f"{owner.home}/links")
+    sheet, opener = (
+        page.locator("#add"),
+        page.get_by_role("button", name="Create a payment link").first,
+    )
+    await opener.click()
+    await page.get_by_label("Name", exact=True).fill("A gift")
+    await page.get_by_label("Price").fill("\u20ac5")
+    await page.get_by_role("button", name="Create the link").click()
+    await expect(sheet.get_by_role("alert")).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(sheet).to_be_hidden()
+    await opener.click()
+    assert await page.get_by_label("Name", exact=True).input_value() == "A gift"
+    await context.close()
 
 
 async def test_errors_are_in_the_form_beside_the_page_which_can_be_closed_and_opened_again(

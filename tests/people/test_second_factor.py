@@ -107,7 +107,9 @@ def test_the_login_page_asks_for_a_code_only_after_the_right_password(shop: Shop
     assert len(pages) == 1
     visitor.email = ada.email
     assert visitor.log_in().headers["location"] == "/login/factor"
-    assert ada.email in visitor.get("/login/factor").text
+    page = visitor.get("/login/factor").text
+    assert ada.email in page
+    assert re.search(r'name="code"[^>]* autofocus', page)
     assert visitor.post("/login/factor", {"code": _code(secret, 1)}).status_code == 303
     assert visitor.get("/security").status_code == 200
 
