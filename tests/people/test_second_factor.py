@@ -144,7 +144,7 @@ def test_codes_after_the_right_password_are_limited_for_all_browsers_together(
     ada = create_person(shop.api_server, shop.id, "owner")
     secret, _ = _set_up_authenticator(ada)
     clock(shop.api_server.app.clock())
-    statuses = []
+    statuses = list[int]()
     for _ in range(12):
         visitor = Visitor(shop.api_server, ada.email)
         statuses.append(visitor.log_in(code="000000").status_code)
