@@ -34,7 +34,7 @@ def test_every_kind_of_adjustment_changes_the_balance(
     expected = {
         "merchantId": shop, "kind": "freeze", "status": "DONE", "amount": "40.00",
         "currency": "USD", "account": "available", "orderId": None, "reference": "F-1",
-        "reason": "agreed", "askedBy": USER, "decidedBy": None,
+        "reason": "agreed", "askedBy": USER, "decidedBy": None, "rejection": None,
     }  # fmt: skip
     assert {name: frozen[name] for name in expected} == expected
     assert opentill.json("balance", "freeze", shop, "40", "--reference", "F-1", *WHY) == frozen
@@ -106,6 +106,6 @@ def test_an_adjustment_above_the_limit_needs_a_second_person(
     assert "this one is DONE" in bob.refusal(*approve)
     other = ann.json("balance", "freeze", shop, "51", *why())
     rejected = opentill.json("balance", "reject", other["id"], "--reason", "too much")
-    assert rejected["status"] == "REJECTED"
+    assert (rejected["status"], rejected["rejection"]) == ("REJECTED", "too much")
     assert opentill.json("balance", "waiting") == []
     assert opentill.json("ledger", "check")["violations"] == []

@@ -80,6 +80,7 @@ def test_decided_requests_are_listed_with_the_names_of_both_people(shop: Shop) -
     requester = create_person(shop.api_server, None, staff_role="finance")
     approver = create_person(shop.api_server, None, staff_role="admin")
     request_recharge(shop, requester, "R-old")
+    refused = request_recharge(shop, requester, "R-2")
     approved, rejected, withdrawn = (
         request_recharge(shop, requester),
         request_payout(shop, requester, "W-1"),
@@ -88,6 +89,7 @@ def test_decided_requests_are_listed_with_the_names_of_both_people(shop: Shop) -
     approver.post(f"/console/approvals/{approved}/approve")
     approver.post(f"/console/approvals/{rejected}/reject", {"reason": "too <early>"})
     requester.post(f"/console/approvals/{withdrawn}/reject", {"reason": "my mistake"})
+    approver.post(f"/console/approvals/{refused}/reject", {"reason": "no <money> came"})
     page = approver.get("/console/approvals").text
     rows = [visible_text(f"<main {row}") for row in page.partition('id="decided"')[2].split("<tr")]
     requester_email, approver_email = (
@@ -95,12 +97,22 @@ def test_decided_requests_are_listed_with_the_names_of_both_people(shop: Shop) -
     )
     for reference, decision, email in (
         ("R-1", "Approved", approver_email),
+        ("R-2", "Rejected no <money> came", approver_email),
         ("W-1", "Rejected too <early>", approver_email),
         ("W-2", "Rejected my mistake", requester_email),
     ):
         (row,) = [row for row in rows if f" {reference} " in row and requester_email in row]
         assert f" {decision} {email} " in row
     assert not [row for row in rows if " R-old " in row and requester_email in row]
+    adjustments_page = requester.get(f"/console/merchants/{shop.id}/adjustments").text
+    assert "Rejected no <money> came R-2" in visible_text(adjustments_page)
+    assert ("no <money> came",) in [
+        (row["reason"],)
+        for row in shop.api_server.sql(
+            "select reason from audit_log where action = 'balance reject' and merchant_id = $1",
+            shop.id,
+        )
+    ]
 
 
 def test_a_waiting_request_says_how_it_exceeds_the_limit(shop: Shop) -> None:
@@ -203,6 +215,30 @@ def form_fields(page: str, action: str) -> dict[str, str]:
     form = re.search(rf'method="post" action="[^"]*/{action}">(.*?)</form>', page, re.DOTALL)
     assert form is not None, page
     return hidden_fields(form[1])
+
+
+def test_the_page_of_a_payout_says_that_its_failure_needs_a_second_person(
+    limited_shop: Shop,
+) -> None:
+    shop, server = limited_shop, limited_shop.api_server
+    requester, approver = (create_person(server, None, staff_role="finance") for _ in range(2))
+    approver.post(f"/console/approvals/{request_recharge(shop, requester)}/approve")
+    request_id = request_payout(shop, requester, "W-1")
+    approver.post(f"/console/approvals/{request_id}/approve")
+    (payout,) = server.tx(lambda tx: payouts.search(tx, shop.id))
+    path = f"/console/payout/{payout.id}"
+    page = requester.get(path).text
+    paid, failed = (
+        re.findall(rf'name="event" value="{event}">(.*?)</form>', page, re.DOTALL)[0]
+        for event in ("paid", "failed")
+    )
+    assert ("second person" in paid, "Mark as paid</button>" in paid) == (False, True)
+    assert "Needs a second person’s approval" in failed
+    assert "Request approval</button>" in failed
+    response = requester.post(path, {"event": "failed", "reason": "account closed"})
+    assert "?waits=" in response.headers["location"]
+    server.app.settings = msgspec.structs.replace(server.app.settings, approval_above=None)
+    assert "second person" not in requester.get(path).text
 
 
 def test_confirming_an_order_without_an_attempt_waits_for_a_second_person(

@@ -93,6 +93,7 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     asked_by: str
     decided_by: str | None  # None before the decision, and if no second operator was needed
+    rejection: str | None  # the reason of a rejection; None for older ones
     created_at: int
     decided_at: int | None
 
@@ -137,6 +138,7 @@ class AdjustmentOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
     asked_by: str
     decided_by: str | None
+    rejection: str | None
     created_at: int
     decided_at: int | None
 

@@ -30,7 +30,7 @@ DECIDE = Query(
     Adjustment,
     """
     update adjustments set status = :status, decided_by = :decided_by,
-        decided_at = greatest(created_at, :now::bigint)
+        rejection = :rejection, decided_at = greatest(created_at, :now::bigint)
     where merchant_id = :merchant_id and id = :id and status = 'WAITING'
     returning *
     """,

@@ -192,6 +192,7 @@ async def _decide(
         id=adjustment.id,
         status=target,
         decided_by=actor.who,
+        rejection=actor.reason if target == "REJECTED" else None,
         now=now,
     )
     if target == "DONE":

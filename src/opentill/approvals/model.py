@@ -173,4 +173,4 @@ class Decided(Waiting, frozen=True, kw_only=True):
     is_approved: bool
     decided_by: str
     decided_at: int
-    rejection: str | None  # None for an approved request and for an adjustment
+    rejection: str | None  # None for an approved request

@@ -130,7 +130,7 @@ async def list_decided(tx: Tx, limit: int) -> list[Decided]:
     requests = [
         structs.convert(
             row, Decided, fee_minor=0, about=row.order_id or row.reference,
-            is_approved=row.status == "DONE", rejection=None,
+            is_approved=row.status == "DONE",
         )
         for row in await adjustments.list_decided(tx, limit)
     ]  # fmt: skip
