@@ -31,11 +31,11 @@ async def test_the_accent_colour_is_previewed(
     await page.goto(f"{url}/dashboard/{merchant_id}/settings")
     preview = page.locator("#accent-preview")
     if scripts:
-        await page.get_by_label("Choose the accent colour").fill("#2b59ff")
+        await page.get_by_label("Choose the accent color").fill("#2b59ff")
         await expect(page.get_by_label("Accent colour (optional)")).to_have_value("#2b59ff")
     else:
-        await page.get_by_label("Accent colour").fill("2B59FF")
-        await page.get_by_role("button", name="Preview the colour").click()
+        await page.get_by_label("Accent color").fill("2B59FF")
+        await page.get_by_role("button", name="Preview the color").click()
     await expect(preview).to_have_attribute("src", re.compile("/accents/2b59ff[.]svg"))
     assert await preview.evaluate("image => image.complete && image.naturalWidth > 0")
     await page.get_by_role("button", name="Save", exact=True).first.click()

@@ -42,7 +42,7 @@ def test_the_audit_log_is_searched_paged_and_exported(shop: Shop) -> None:
     for query, sentence in (
         ("from=2026-02-01&to=2026-01-01", "The last day must not be before the first one"),
         ("from=soon&to=", "Enter a day as 2026-01-31"),
-        ("merchant=nobody", "No merchant has this id or name"),
+        ("merchant=nobody", "No merchant has this ID or name"),
     ):
         refusal = auditor.get(f"/console/audit.csv?{query}")
         page, _, page_query = refusal.headers["location"].partition("?")

@@ -435,7 +435,7 @@ def test_lists_take_the_name_of_a_merchant_and_show_no_rows_for_an_unknown_one(
         assert 'id="merchant-error"' not in page
         assert f"<bdi>{name}</bdi>" in page
     unknown = read(f"{name} and sons")
-    assert "No merchant has this id or name" in unknown
+    assert "No merchant has this ID or name" in unknown
     assert "<tbody" not in unknown
     assert "Nothing matches" not in unknown
 
@@ -446,7 +446,7 @@ def test_a_general_ledger_with_invalid_filters_is_refused_at_its_form(finance: V
         ("from=2026-02-01&to=2026-01-01&merchant=", "ledger-to", "must not be before"),
         ("from=2026-02-31&to=&merchant=", "ledger-from", "Enter a day"),
         ("from=&to=soon", "ledger-to", "Enter a day"),
-        ("from=&to=&merchant=nobody", "merchant", "No merchant has this id or name"),
+        ("from=&to=&merchant=nobody", "merchant", "No merchant has this ID or name"),
     ):
         refusal = finance.get(f"{path}/ledger.csv?{query}")
         assert refusal.status_code == 303, query

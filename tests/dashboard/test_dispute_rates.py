@@ -32,5 +32,5 @@ def test_the_rate_is_shown_by_month_and_card_brand(shop: Shop) -> None:
     assert "All payments" in text_of(agent.get("/console/disputes/rate"))
     assert "This month" in text_of(agent.get("/console/disputes"))
     wrong = text_of(agent.get("/console/disputes/rate", params={"merchant": "mer_0"}))
-    assert "No merchant has this id or name" in wrong
+    assert "No merchant has this ID or name" in wrong
     assert "There were no payments or disputes" not in wrong

@@ -31,9 +31,9 @@ async def find_merchant(
     if len(candidates) == 1:
         return text, candidates[0], {}
     error = (
-        N_("Several merchants have this in their name. Enter all of the name, or the id")
+        N_("Several merchants have this in their name. Enter all of the name, or the ID")
         if candidates
-        else N_("No merchant has this id or name")
+        else N_("No merchant has this ID or name")
     )
     return text, None, {"merchant": error}
 

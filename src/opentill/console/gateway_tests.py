@@ -142,7 +142,7 @@ def _explain(problem: Problem) -> tuple[int, dict[str, str], str]:
         case KeyReused():
             return 422, {"gateway": form_ids.FORM_REUSED}, ""
         case NotFound():
-            return 400, {"merchant": N_("Enter the id of a merchant, such as mer_…")}, ""
+            return 400, {"merchant": N_("Enter the ID of a merchant, such as mer_…")}, ""
         case checkouts.NotPreferred(first=first):
             error = N_(
                 "Payments of this method and currency go to {wait} first, and "

@@ -112,7 +112,7 @@ ADJUSTMENT_ERROR: Final = {
     "balance": N_("The balance does not allow this amount: see what it has now"),
     "account": N_("Choose available money: only a correction may be of pending money"),
     "order": N_(
-        "Enter the id of an order of this merchant for a correction, and none for anything else"
+        "Enter the ID of an order of this merchant for a correction, and none for anything else"
     ),
     "reference": N_(
         "Enter up to 64 printable characters that no other adjustment of this merchant has"
@@ -169,7 +169,7 @@ DIFFERENCE_ERROR: Final = {
     "reason": GIVE_A_REASON,
     "adjust": N_("Choose an adjustment, or leave amount and order empty. Nothing was moved."),
     "amount": N_("Enter an amount that this merchant’s balance allows, such as 25.00."),
-    "merchant": N_("Enter the id of the merchant whose balance is adjusted."),
+    "merchant": N_("Enter the ID of the merchant whose balance is adjusted."),
     "order": N_("Enter the order that the correction is about; other adjustments have none."),
     "account": N_("This adjustment must be positive."),
     "difference": N_("Somebody else has resolved this difference already. Nothing was moved."),

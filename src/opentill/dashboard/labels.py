@@ -269,7 +269,7 @@ PAYMENT_COLUMN: Final = {
     "name": N_("Name"),
     "product": N_("Product"),
     "method": N_("Method"),
-    "order": N_("Order id"),
+    "order": N_("Order ID"),
     "paid": N_("Paid"),
     "settled": N_("Settled"),
     "metadata": N_("Metadata"),
@@ -282,7 +282,7 @@ PAYMENT_FILTER: Final = {
     "query": N_("Search"),
     "email": N_("Email"),
     "amount": N_("Exact amount"),
-    "product": N_("Product id"),
+    "product": N_("Product ID"),
     "metadata_key": N_("Metadata key"),
     "metadata_value": N_("Metadata value"),
 }
@@ -334,7 +334,7 @@ PRODUCT_STATUS: Final = {
 }
 PROFILE_ERROR: Final = {
     "display_name": N_("Enter a name of at most 80 characters, or none"),
-    "accent_color": N_("Enter a colour of six hexadecimal digits such as #0d5c49, or none"),
+    "accent_color": N_("Enter a color of six hexadecimal digits such as #0d5c49, or none"),
     "support_email": N_("Enter an email address such as help@example.com, or none"),
     "support_url": N_("Enter an address such as https://example.com/help, or none"),
     "terms_url": N_("Enter an address such as https://example.com/terms, or none"),
@@ -346,7 +346,7 @@ PROFILE_ERROR: Final = {
 }
 PROFILE_FIELD: Final = {
     "display_name": N_("Name shown to customers"),
-    "accent_color": N_("Accent colour"),
+    "accent_color": N_("Accent color"),
     "support_email": N_("Email for support"),
     "support_url": N_("Help page"),
     "terms_url": N_("Your terms"),
@@ -357,7 +357,7 @@ PROFILE_FIELD: Final = {
 }
 REFUSAL: Final = {
     "403": N_("This is not permitted"),
-    "404": N_("There is no such address, or nothing of yours with this id"),
+    "404": N_("There is no such address, or nothing of yours with this ID"),
     "405": N_("This address does not take this method"),
     "409": N_("The first request with this Idempotency-Key was still running"),
     "413": N_("The body was larger than 64 KiB"),

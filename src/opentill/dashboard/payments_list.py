@@ -163,7 +163,7 @@ async def show(request: PageRequest) -> Response:
     rows = payments_columns.rows(request, zone, columns, payments)
     table = Markup(  # noqa: S704 - our own template has escaped it
         render.fragment(
-            request, "payments_rows.html", zone=zone, rows=rows, columns=columns, pager=pager,
+            request, "payments_rows.html", rows=rows, columns=columns, pager=pager,
             has_filters=search.is_filtered,
         )
     )  # fmt: skip
@@ -177,6 +177,7 @@ async def show(request: PageRequest) -> Response:
         request,
         "payments_list.html",
         live=polls,
+        zone=zone,
         can_poll=can_poll,
         search=search,
         errors=search.errors,

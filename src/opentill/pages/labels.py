@@ -14,7 +14,7 @@ DECLINE_REASON: Final = {
     "incorrect_cvc": N_("Your card’s security code is incorrect."),
     "processing_error": N_("Your bank could not process the payment right now."),
     "authentication_failed": N_("The payment was not authenticated with your bank."),
-    "canceled": N_("The payment was cancelled."),
+    "canceled": N_("The payment was canceled."),
     "invalid_card": N_("Your card number is invalid."),
     "limit_exceeded": N_("The payment exceeds the limit of your card or account."),
     "unavailable": N_("Your bank could not be reached."),
@@ -66,7 +66,7 @@ STATE_TITLE: Final = {
     "expired": N_("This payment page has expired"),
     "closed": N_("This payment is closed"),
     "failed": N_("Payment declined"),
-    "revoked": N_("Payment cancelled"),
+    "revoked": N_("Payment canceled"),
 }
 TROUBLE_TEXT: Final = {
     "missing": N_("Please check the address, or go back to the shop."),

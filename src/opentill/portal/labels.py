@@ -57,7 +57,7 @@ DECLINE_REASON: Final = {
     "incorrect_cvc": N_("The security code of the card is incorrect."),
     "processing_error": N_("The bank could not process it at that moment."),
     "authentication_failed": N_("The customer did not confirm it with the bank."),
-    "canceled": N_("The customer cancelled it."),
+    "canceled": N_("The customer canceled it."),
     "invalid_card": N_("The card number was not accepted."),
     "limit_exceeded": N_("It was over the limit of the card or account."),
     "unavailable": N_("The bank could not be reached."),

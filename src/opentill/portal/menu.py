@@ -14,7 +14,7 @@ GROUPS: Final[dict[MenuGroup, tuple[str, str]]] = {
     "home": (N_("Home"), "house"),
     "payments": (NC_("menu", "Payments"), "credit-card"),
     "customers": (N_("Customers"), "users"),
-    "catalogue": (N_("Catalogue"), "package"),
+    "catalogue": (N_("Catalog"), "package"),
     "merchants": (N_("Merchants"), "store"),
     "money": (NC_("menu", "Money"), "wallet"),
     "developers": (N_("Developers"), "code"),

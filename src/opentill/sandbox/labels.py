@@ -32,13 +32,13 @@ STATUS_TEXT: Final = {
     "succeeded": N_("Thank you. The shop is being notified."),
     "declined": N_("You have not been charged. You can try again in the shop."),
     "refused": N_("You have not been charged."),
-    "voided": N_("The shop cancelled this payment. You have not been charged."),
+    "voided": N_("The shop canceled this payment. You have not been charged."),
     "processing": N_("Your bank has not responded yet. The shop will be notified when it does."),
 }
 STATUS_TITLE: Final = {
     "succeeded": N_("Payment approved"),
     "declined": N_("Payment declined"),
     "refused": N_("Payment declined"),
-    "voided": N_("Payment cancelled"),
+    "voided": N_("Payment canceled"),
     "processing": N_("Payment processing"),
 }

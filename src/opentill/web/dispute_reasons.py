@@ -57,7 +57,7 @@ _REASONS: Final[Mapping[str, DisputeReason]] = {
         _GENERAL,
     ),
     "check_returned": DisputeReason(
-        N_("Cheque returned"), N_("The customer’s cheque was returned."), _GENERAL
+        N_("Check returned"), N_("The customer’s check was returned."), _GENERAL
     ),
     "credit_not_processed": DisputeReason(
         N_("Credit not processed"),
@@ -111,8 +111,8 @@ _REASONS: Final[Mapping[str, DisputeReason]] = {
         (_DESCRIPTION, _REPLACED, _REFUND_POLICY, _MESSAGES),
     ),
     "subscription_canceled": DisputeReason(
-        N_("Subscription cancelled"),
-        N_("The customer says that they had cancelled the subscription."),
+        N_("Subscription canceled"),
+        N_("The customer says that they had canceled the subscription."),
         (_NOT_CANCELLED, _CANCELLATION, _USE, _MESSAGES),
     ),
     "unrecognized": DisputeReason(

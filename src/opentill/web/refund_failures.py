@@ -13,10 +13,10 @@ _TEXTS: Final[Mapping[str, str]] = {
         "The customer disputed the payment while the refund was on its way."
     ),
     "declined": N_("The customer’s bank or the payment provider declined the refund."),
-    "expired_or_canceled_card": N_("The customer’s card has expired or was cancelled."),
+    "expired_or_canceled_card": N_("The customer’s card has expired or was canceled."),
     "insufficient_funds": N_("There was not enough money at the payment provider for the refund."),
     "lost_or_stolen_card": N_("The customer’s card was reported as lost or stolen."),
-    "merchant_request": N_("The refund was cancelled at the merchant’s request."),
+    "merchant_request": N_("The refund was canceled at the merchant’s request."),
     "unknown": N_("The payment provider gave no reason."),
 }
 CODES: Final = frozenset(_TEXTS)
