@@ -55,14 +55,12 @@ def test_the_audit_log_is_searched_paged_and_exported(shop: Shop) -> None:
 def test_the_chain_is_verified_and_an_altered_row_is_named(shop: Shop) -> None:
     admin = create_person(shop.api_server, None, staff_role="admin")
     verified = admin.get("/console/audit/verify?now=1&expect=")
-    assert "are as they were written" in verified.text
+    assert "entries are unchanged." in verified.text
     (head,) = re.findall(r"<code>(\d+:[0-9a-f]{64})</code>", verified.text)
-    assert (
-        "are as they were written" in admin.get(f"/console/audit/verify?now=1&expect={head}").text
-    )
+    assert "entries are unchanged." in admin.get(f"/console/audit/verify?now=1&expect={head}").text
     another_head = head[:-4] + ("1111" if head.endswith("0000") else "0000")
     page = admin.get(f"/console/audit/verify?now=1&expect={another_head}").text
-    assert f"Row {head.partition(':')[0]} was altered" in page
-    assert "Enter it as NUMBER:HASH" in admin.get("/console/audit/verify?now=1&expect=7").text
+    assert f"Entry {head.partition(':')[0]} was changed" in page
+    assert "Enter the whole proof" in admin.get("/console/audit/verify?now=1&expect=7").text
     form = admin.get("/console/audit/verify").text  # showing the form verifies nothing
-    assert "as they were written" not in form
+    assert "are unchanged" not in form

@@ -369,7 +369,9 @@ def test_a_settlement_report_is_compared_with_the_books(shop: Shop, finance: Vis
     response = _upload(finance, path, "file", rows, gateway=gateway)
     assert response.status_code == 303, response.text
     page = finance.get(response.headers["location"]).text
-    assert "Compared: 1 rows" in page
+    assert "1 row compared, 1 difference." in page
+    assert '<div class="box good"' not in page
+    assert "$5.00" in page
     assert "att_zz" in page
     invalid = _upload(finance, path, "file", "x\n", gateway=gateway)
     assert (invalid.status_code, 'id="file-error"' in invalid.text) == (400, True)
@@ -390,7 +392,7 @@ def test_the_trial_balance_and_the_general_ledger_show_a_merchants_entries(
     )
     amounts = {account: (debit, credit) for account, debit, credit in rows}
     assert amounts["Bank clearing"] == ("€123.45", "–")
-    assert amounts["Merchants: available"] == ("–", "€123.45")
+    assert amounts["Available"] == ("–", "€123.45")
     assert amounts["Fee revenue"] == ("–", "–")
     assert sums.partition(">Total<")[2].count("<strong>€123.45</strong>") == 2
     assert "-€123.45" in by_merchant.replace("\u2212", "-")

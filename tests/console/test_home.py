@@ -183,7 +183,8 @@ async def test_a_duplicate_payment_that_is_not_returned_is_listed_with_its_time_
 
 def _deadline_of(page: str, dispute_id: str) -> str:
     (row,) = [row for row in page.split("<tr")[1:] if dispute_id in row]
-    return visible_text(f"<main {row.partition('</td>')[0]}").strip()
+    (cell,) = [cell for cell in row.split("<td")[1:] if 'data-label="Respond by"' in cell]
+    return visible_text(f"<main {cell.partition('</td>')[0]}").strip()
 
 
 def test_an_entry_that_needs_attention_links_to_its_page(shop: Shop) -> None:

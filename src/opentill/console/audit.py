@@ -107,7 +107,7 @@ async def verify_audit_log(request: PageRequest) -> Response:
     text, errors = lists.text(request, "expect"), dict[str, str]()
     head = _HEAD.fullmatch(text)
     if text and head is None:
-        errors["expect"] = N_("Enter it as NUMBER:HASH, or nothing")
+        errors["expect"] = N_("Enter the whole proof: a number, a colon and 64 characters")
     verdict = None
     if request.query.get("now") and not errors:
         expected = None if head is None else AuditHead(int(head[1]), head[2])

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from markupsafe import Markup
 from starlette.responses import Response
 
 from opentill import ledger, merchants
@@ -13,6 +14,7 @@ from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
+_CHECK: Final = Markup("<code>opentill ledger check</code>")
 _MOST_BALANCES: Final = 200  # the list shows at most this many balances
 
 
@@ -46,13 +48,18 @@ async def show_books(request: PageRequest) -> Response:
         merchant=typed,
         errors=errors,
         most=_MOST_BALANCES,
-        may_verify=request.may("audit.read"),
+        command=_CHECK,
         zone=ZONE,
     )
 
 
 pages: Final = (
     Page(
-        "GET", f"{CONSOLE_PATH}/books", "balance.read", show_books, menu=N_("Books"), group="money"
+        "GET",
+        f"{CONSOLE_PATH}/books",
+        "balance.read",
+        show_books,
+        menu=N_("Ledger checks"),
+        group="money",
     ),
 )

@@ -66,17 +66,14 @@ ABOUT_PAYMENT_ACTION: Final = {
 }
 ABOUT_REPORT: Final = {
     "refund_cases": N_(
-        "The money of a reversed refund is back on the merchant’s "
-        "balance: the customer did not get it. A refund that is not "
-        "applied has left the gateway, but not the merchant’s balance: "
-        "correct the balance, unless the refund will soon fit its "
-        "order."
+        "A reversed refund did not reach the customer; its money is back on the merchant’s "
+        "balance. A refund that does not fit its order has left the gateway, but not the "
+        "merchant’s balance: correct the balance, unless it will soon fit."
     ),
     "unmatched": N_(
-        "Where the gateway has decided, money moved there that the "
-        "books do not have: correct the merchant’s balance first. "
-        "Dismiss one that is dealt with; if the gateway reports "
-        "something new of it, it comes back."
+        "If the dispute is already decided, its money is missing from the books: correct the "
+        "merchant’s balance first, then dismiss the report. It comes back if the gateway reports "
+        "something new."
     ),
 }
 ABOUT_STAFF_ROLE: Final = {
@@ -150,9 +147,9 @@ APPROVAL_RESULT: Final = {
     "rejected": N_("Rejected. Nothing was moved."),
 }
 AUDIT_FINDING: Final = {
-    "altered": N_("Row {number} was altered:"),
-    "removed": N_("Row {number} was removed:"),
-    "inserted": N_("Row {number} was inserted:"),
+    "altered": N_("Entry {number} was changed:"),
+    "removed": N_("Entry {number} was removed:"),
+    "inserted": N_("Entry {number} was inserted:"),
 }
 CAPABILITY: Final = {
     "charge": N_("Take payments"),
@@ -228,54 +225,56 @@ NEED: Final = {
 }
 NEED_TEXT: Final = {
     "disputes": N_(
-        "They are to be responded to at the gateway within three days, or are late already."
+        "Respond to these disputes at the gateway. Their deadline is within three days, or over."
     ),
     "unmatched": N_(
-        "A gateway reported them, and they cannot be applied to their "
-        "order, or not in whole. They are tried again by themselves."
+        "Disputes that a gateway reported and that do not fit their payment. OpenTill retries "
+        "them automatically."
     ),
     "refund_cases": N_(
         "Refunds that a gateway reversed, and refunds that were made "
         "at a gateway but do not fit their order. The latter are "
         "retried automatically."
     ),
-    "duplicates": N_("Their order was paid already. They should have gone back within an hour."),
+    "duplicates": N_(
+        "Customers paid the same order twice, and the second payment was not refunded within an "
+        "hour."
+    ),
     "paid_twice": N_(
-        "Two orders under the same out_trade_no are paid: the payment "
-        "of an older one arrived late. Refund one of them."
+        "Two orders with the same out_trade_no are paid, because the payment of an older one "
+        "arrived late. Refund one of them."
     ),
     "failed_refunds": N_(
-        "The customers did not get the money, which is on the merchants’ balances again. A refund "
-        "leaves this list when another refund of the payment succeeds, or when the merchant or "
-        "staff mark it as handled."
+        "These customers did not get their money, which is back on the merchants’ balances. "
+        "Refund the payment again, or mark the refund as handled."
     ),
     "refunds": N_(
-        "They were made more than a day ago, and no gateway has "
-        "reported whether they happened, or a gateway does not take "
-        "them. The merchants’ money is held."
+        "Refunds that were requested more than a day ago and whose result the gateway has not "
+        "reported. The merchants’ money is held."
     ),
     "stuck": N_(
-        "They were submitted more than 15 minutes ago. The gateway is "
-        "asked until it knows; where it reported another amount, "
-        "somebody has to decide."
+        "Payments that were submitted more than 15 minutes ago and have no result yet. OpenTill "
+        "keeps asking the gateway. If the gateway reported another amount, decide on the "
+        "payment’s page."
     ),
-    "endpoints": N_("Their shops get no events until somebody enables them again."),
-    "notices": N_("Notifications of paid orders of the last two weeks that were given up."),
+    "endpoints": N_(
+        "Endpoints that were disabled because they kept failing. Their shops get no events until "
+        "somebody enables them."
+    ),
+    "notices": N_("Paid orders of the last two weeks whose shop did not accept the notification."),
     "returned": N_(
-        "They were paid and came back; the money is available again. "
-        "Ask the merchant for the right account. A payout leaves this "
-        "list with the merchant’s next payout, another bank account, "
-        "or once you confirm the account on its page."
+        "The bank returned these payouts, and the money is available again. Ask the merchant for "
+        "the right bank account, or confirm the account on the payout’s page."
     ),
 }
 NEED_TIME: Final = {
     "unmatched": N_("Reported"),
     "refund_cases": N_("Reported"),
     "disputes": N_("Respond by"),
-    "duplicates": N_("Came in"),
+    "duplicates": NC_("payment", "Received"),
     "paid_twice": N_("Paid twice since"),
     "failed_refunds": NC_("refund", "Failed"),
-    "refunds": N_("Made"),
+    "refunds": NC_("refund", "Requested"),
     "stuck": NC_("needs attention", "Since"),
     "endpoints": N_("Last changed"),
     "notices": N_("Last tried"),
@@ -319,6 +318,10 @@ PAYMENT_ACTION: Final = {
     "dispute-recovered": N_("Money recovered after a loss"),
     "notify": N_("Send the Epay notification again"),
 }
+# Actions after which the money or the payment is lost for the merchant: their buttons are red.
+HARMFUL_PAYMENT_ACTIONS: Final = frozenset(
+    {"revoke", "refund-failed", "dispute-open", "dispute-lost"}
+)
 PAYMENT_ACTION_RESULT: Final = {
     "confirm": N_("The payment is confirmed."),
     "revoke": N_("The payment is revoked."),
@@ -344,16 +347,16 @@ PROVIDER_REPORT: Final = {
     "RECOVERED": N_("Recovered"),
 }
 QUEUE: Final = {
-    "webhooks": N_("Webhook deliveries, retries included"),
-    "mail": N_("Mails, retries included"),
-    "payment_checks": N_("Payments to ask a gateway about"),
-    "refunds": N_("Refunds to be sent"),
-    "settlements": N_("Orders to be settled"),
-    "reserve_releases": N_("Rolling reserves to be released"),
-    "session_expiries": N_("Sessions to be expired"),
-    "epay_notifications": N_("Epay notifications to be sent"),
-    "search": N_("Changes to index for the search, in batches"),
-    "figures": N_("Ledger entries to count in figures"),
+    "webhooks": N_("Webhook deliveries"),
+    "mail": N_("Emails"),
+    "payment_checks": N_("Payment status checks"),
+    "refunds": N_("Refunds to send"),
+    "settlements": N_("Settlements"),
+    "reserve_releases": N_("Reserve releases"),
+    "session_expiries": N_("Expiring checkout sessions"),
+    "epay_notifications": N_("Epay notifications"),
+    "search": N_("Search index"),
+    "figures": N_("Figures and charts"),
 }
 RATE_STATE: Final = {
     "counts": NC_("exchange rate", "Used"),
@@ -416,10 +419,10 @@ TERM_VALUE: Final = {
     "WEEKDAYS": N_("weekdays"),
 }
 TRIAL_ACCOUNT: Final = {
-    "pending": N_("Merchants: pending"),
-    "available": N_("Merchants: available"),
-    "frozen": N_("Merchants: held"),
-    "reserve": N_("Merchants: reserve"),
+    "pending": N_("Pending"),
+    "available": N_("Available"),
+    "frozen": N_("Frozen"),
+    "reserve": N_("In reserve"),
     "gateway": N_("Gateway clearing"),
     "bank": N_("Bank clearing"),
     "platform": N_("Fee revenue"),
@@ -427,7 +430,7 @@ TRIAL_ACCOUNT: Final = {
 ABOUT_TRIAL_ACCOUNT: Final = {
     "pending": N_("Owed to merchants for payments that are not settled yet."),
     "available": N_("Owed to merchants, and ready to be paid out."),
-    "frozen": N_("Owed to merchants, and held for refunds and disputes in progress."),
+    "frozen": N_("Owed to merchants, and frozen for refunds and disputes in progress."),
     "reserve": N_("Owed to merchants, and kept back as their rolling reserve."),
     "gateway": N_(
         "Payments that gateways have taken, less refunds and lost disputes. A debit is what "

@@ -34,7 +34,7 @@ async def show_queues(request: PageRequest) -> Response:
         "queues.html",
         rows=[(row, write_length(row.waiting)) for row in rows],
         late=LATE_MS,
-        most=localizer.number(queues.MOST),
+        late_queues=sum(1 for row in rows if row.age_ms and row.age_ms > LATE_MS),
         events=events,
         most_events=_MOST_EVENTS,
         reread=_REREAD,

@@ -1,6 +1,9 @@
 """The inbox of differences, each resolved once; and the comparison of settlement reports."""
 
 import io
+import re
+from decimal import Decimal
+from functools import partial
 from typing import Final
 
 from starlette.responses import Response
@@ -13,17 +16,30 @@ from opentill.console.zone import ZONE
 from opentill.core import amounts
 from opentill.core.amounts import UnreadableAmount
 from opentill.core.errors import Invalid, NotFound
+from opentill.core.money import EXPONENTS, Money
 from opentill.db.database import Tx
 from opentill.portal import lists, render
 from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.reconciliation import Report
+from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
 _MOST_ROWS: Final = 200  # a list shows at most this many differences or bookings
 _MOST_BYTES: Final = 2 * 1024 * 1024
 _FIELDS: Final = ("reason", "adjust", "amount", "merchant", "order")
+# Matches the amount that begins the text of the books or the report, such as "12.50 USD PAID".
+_AMOUNT: Final = re.compile(r"(-?[0-9]{1,18}(?:\.[0-9]{1,4})?) ([A-Z]{3})\b", re.ASCII)
+
+
+def _amount_text(localizer: Localizer, text: str) -> str:
+    """Write the amount of ``text`` as the reader's language does; keep other text."""
+    match = _AMOUNT.match(text)
+    if match is None or match[2] not in EXPONENTS:
+        return text
+    minor = int(Decimal(match[1]).scaleb(EXPONENTS[match[2]]))
+    return localizer.amount(Money(minor, match[2])) + text[match.end() :]
 
 
 async def list_differences(request: PageRequest) -> Response:
@@ -56,6 +72,7 @@ async def _list_page(
         most=_MOST_ROWS,
         files=files,
         bookings=bookings,
+        amount_text=partial(_amount_text, request.localizer),
         errors=errors or {},
         zone=ZONE,
     )
@@ -106,6 +123,7 @@ async def _page(
         difference=difference,
         names=names,
         kinds=KINDS,
+        amount_text=partial(_amount_text, request.localizer),
         values={name: (values or {}).get(name, "") for name in _FIELDS},
         errors=errors or {},
         zone=ZONE,

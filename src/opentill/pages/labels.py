@@ -69,7 +69,9 @@ STATE_TITLE: Final = {
     "revoked": N_("Payment canceled"),
 }
 TROUBLE_TEXT: Final = {
-    "missing": N_("Please check the address, or go back to the shop."),
+    "missing": N_(
+        "Check the address. If a shop sent you this link to pay, ask the shop for a new one."
+    ),
     "refused": N_("Please open the payment page again and start over."),
     "busy": N_("Please wait a moment, then try again."),
     "unavailable": N_(

@@ -166,7 +166,7 @@ def receipt_page(
 
 def trouble_page(trouble: Trouble, visit: Visit, again: str | None = None) -> Page:
     """Render an error page; ``again`` is the path of its link to try again."""
-    return _page("trouble.html", visit, refresh=None, trouble=trouble, again=again)
+    return _page("trouble.html", visit, refresh=None, trouble=trouble, again=again, base=visit.base)
 
 
 def link_page(

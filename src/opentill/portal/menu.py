@@ -22,6 +22,8 @@ GROUPS: Final[dict[MenuGroup, tuple[str, str]]] = {
     "system": (NC_("menu", "System"), "sliders-horizontal"),
     "settings": (N_("Settings"), "settings"),
 }
+# The lists of what needs attention: the console's home page leads to them.
+_BELOW_HOME: Final = "/needs/"
 
 
 class MenuItem(msgspec.Struct, frozen=True):
@@ -56,8 +58,8 @@ def sections(request: PageRequest) -> list[MenuSection]:
         if page.menu and request.may(cast("Permission", page.allowed)):
             below = page.path.removeprefix(portal.path)
             path = f"{home}{below}"
-            is_current = request.path.rstrip("/") == path or (
-                below != "" and request.path.startswith(f"{path}/")
+            is_current = request.path.rstrip("/") == path or request.path.startswith(
+                f"{path}/" if below else f"{path}{_BELOW_HOME}"
             )
             href = f"{request.base}{path}" if below else f"{request.base}{path}/"
             menu.setdefault(page.group, []).append(MenuItem(page.menu, href, is_current))
