@@ -17,10 +17,10 @@ from opentill.web.translations import N_
 
 async def show(request: PageRequest) -> Response:
     """Show the agreement in force and its acceptances."""
-    return await _page(request)
+    return await _render_agreement(request)
 
 
-async def _page(
+async def _render_agreement(
     request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
 ) -> Response:
     settings = request.app.settings
@@ -49,7 +49,9 @@ async def accept(request: PageRequest) -> Response:
     form, login = await request.form(), request.login
     document = agreement.current(request.app.settings)
     if form.get("accepted") != "yes":
-        return await _page(request, 400, {"accepted": N_("Tick the box to accept the agreement")})
+        return await _render_agreement(
+            request, 400, {"accepted": N_("Tick the box to accept the agreement")}
+        )
     person = agreement.AcceptedBy(
         person_id=login.person_id,
         name=login.name,
@@ -64,7 +66,7 @@ async def accept(request: PageRequest) -> Response:
             )
         )
     except Invalid:
-        return await _page(
+        return await _render_agreement(
             request,
             409,
             {

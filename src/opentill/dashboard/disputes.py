@@ -64,19 +64,19 @@ async def show_list(request: PageRequest) -> Response:
         chosen=status,
         statuses=disputes.STATUSES,
         pager=lists.Pager(number, total),
-        filters=_query(request),
-        this_month=await _this_month(request),
+        filters=_read_query_string(request),
+        this_month=await _read_this_month(request),
         rows=[(row, Money(row.amount_minor, row.currency)) for row in rows],
     )
 
 
-def _query(request: PageRequest) -> str:
+def _read_query_string(request: PageRequest) -> str:
     """Return the query string of the list with its ``?``, "" if there is none."""
     _, mark, query = request.url().partition("?")
     return mark + query
 
 
-async def _this_month(request: PageRequest) -> Row | None:
+async def _read_this_month(request: PageRequest) -> Row | None:
     """Return the sums of this month, None if it has neither payments nor disputes."""
     rows = await dispute_rates.read(
         request.app.db, request.localizer, request.merchant_id, request.now, months=1
@@ -107,15 +107,15 @@ async def show_file(request: PageRequest) -> Response:
 
 async def show(request: PageRequest) -> Response:
     """Show a dispute."""
-    return await _dispute(request)
+    return await _render_dispute(request)
 
 
-async def _dispute(
+async def _render_dispute(
     request: PageRequest, status: int = 200, errors: dict[str, str] | None = None, note: str = ""
 ) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        dispute = await _find(tx, request)
+        dispute = await _find_dispute(tx, request)
         dispute_notes = await disputes.list_notes(tx, dispute)
         files = await disputes.list_evidence(tx, dispute)
         entries = await ledger.list_entries_of(tx, merchant.id, "dispute", dispute.id)
@@ -132,7 +132,7 @@ async def _dispute(
         fee=Money(dispute.fee_minor, dispute.debit_currency),
         files=files,
         full=len(files) >= disputes.MAX_FILES,
-        history=_history(dispute, dispute_notes, files, history),
+        history=_build_history(dispute, dispute_notes, files, history),
         entries=[(entry, Money(entry.shown_minor, entry.currency)) for entry in entries],
         errors=errors or {},
         note=note,
@@ -142,11 +142,11 @@ async def _dispute(
     )
 
 
-async def _find(tx: Tx, request: PageRequest) -> Dispute:
+async def _find_dispute(tx: Tx, request: PageRequest) -> Dispute:
     return await disputes.find(tx, request.merchant_id, request.ids["dispute"])
 
 
-def _history(
+def _build_history(
     dispute: Dispute, dispute_notes: list[Note], files: list[Evidence], rows: list[HistoryRow]
 ) -> list[HistoryItem]:
     """Return the history, oldest first; staff are not named.
@@ -156,13 +156,15 @@ def _history(
     items = [
         HistoryItem(dispute.created_at, "opened"),
         *(
-            HistoryItem(note.at, "note", _email(note.who) if note.by_merchant else "", note.note)
+            HistoryItem(
+                note.at, "note", _extract_email(note.who) if note.by_merchant else "", note.note
+            )
             for note in dispute_notes
         ),
-        *(HistoryItem(file.at, "file", _email(file.who), file.name) for file in files),
+        *(HistoryItem(file.at, "file", _extract_email(file.who), file.name) for file in files),
     ]
     if dispute.response is not None and dispute.responded_at is not None:
-        who = _email(dispute.responded_by or "")
+        who = _extract_email(dispute.responded_by or "")
         items.append(HistoryItem(dispute.responded_at, dispute.response, who))
     if dispute.closed_at is not None:
         items.append(HistoryItem(dispute.closed_at, "WON" if dispute.status == "WON" else "LOST"))
@@ -171,7 +173,7 @@ def _history(
     return sorted(items, key=lambda item: item.at)
 
 
-def _email(who: str) -> str:
+def _extract_email(who: str) -> str:
     return who.partition(" (")[0]
 
 
@@ -189,14 +191,14 @@ async def add_note(request: PageRequest) -> Response:
 
     if refusal := await notes.add_once(request, work):
         status, error = refusal
-        return await _dispute(request, status, {"note": error}, text)
-    return _back(request, "note")
+        return await _render_dispute(request, status, {"note": error}, text)
+    return _redirect_to_dispute(request, "note")
 
 
 async def add_evidence(request: PageRequest) -> Response:
     """Add a file as evidence. Idempotent for the same content."""
     async with request.app.db.connection() as tx:
-        dispute = await _find(tx, request)
+        dispute = await _find_dispute(tx, request)
     try:
         files = await request.files()
         upload = files.get(_FILE)
@@ -210,10 +212,10 @@ async def add_evidence(request: PageRequest) -> Response:
             now=request.now,
         )
     except PayloadTooLarge:
-        return await _dispute(request, 413, {_FILE: EVIDENCE_ERROR["size"]})
+        return await _render_dispute(request, 413, {_FILE: EVIDENCE_ERROR["size"]})
     except EvidenceRefused as refused:
-        return await _dispute(request, 400, {_FILE: EVIDENCE_ERROR[refused.why]})
-    return _back(request, "file")
+        return await _render_dispute(request, 400, {_FILE: EVIDENCE_ERROR[refused.why]})
+    return _redirect_to_dispute(request, "file")
 
 
 async def respond(request: PageRequest) -> Response:
@@ -224,9 +226,9 @@ async def respond(request: PageRequest) -> Response:
     form, dispute_id = await request.form(), request.ids["dispute"]
     response = next((r for r in get_args(disputes.Response) if r == form.get("response")), None)
     if response is None:
-        return await _dispute(request, 400, {"response": RESPONSE_ERROR["response"]})
+        return await _render_dispute(request, 400, {"response": RESPONSE_ERROR["response"]})
     if response == "ACCEPTED" and form.get("confirm") != "yes":
-        return await _dispute(request, 400, {"confirm": RESPONSE_ERROR["confirm"]})
+        return await _render_dispute(request, 400, {"confirm": RESPONSE_ERROR["confirm"]})
     actor = people.actor_of(request.login, _REASON)
 
     async def work(tx: Tx) -> str:
@@ -242,25 +244,25 @@ async def respond(request: PageRequest) -> Response:
     try:
         await form_ids.run_once(request, work)
     except (Invalid, KeyReused):  # somebody else has responded, or the dispute is decided
-        return await _dispute(request, 409, {"response": RESPONSE_ERROR["late"]})
-    return _back(request, response)
+        return await _render_dispute(request, 409, {"response": RESPONSE_ERROR["late"]})
+    return _redirect_to_dispute(request, response)
 
 
 async def show_record(request: PageRequest) -> Response:
     """Send the record of the disputed payment."""
     async with request.app.db.connection() as tx:
-        dispute = await _find(tx, request)
+        dispute = await _find_dispute(tx, request)
     return await payment_record.send(request, request.access, dispute.order_id)
 
 
-def _back(request: PageRequest, done: str) -> Response:
+def _redirect_to_dispute(request: PageRequest, done: str) -> Response:
     return page_helpers.redirect(request, "disputes", request.ids["dispute"], done=done)
 
 
 async def download(request: PageRequest) -> Response:
     """Send a file of evidence as an attachment, so that no browser shows or runs it as a page."""
     async with request.app.db.connection() as tx:
-        files = await disputes.list_evidence(tx, await _find(tx, request))
+        files = await disputes.list_evidence(tx, await _find_dispute(tx, request))
         matches = (file for file in files if file.id == request.ids["file"])
         file = or_not_found(next(matches, None))
         content = await disputes.read_evidence(tx, request.merchant_id, file.id)

@@ -24,7 +24,7 @@ _STATES: Final[tuple[NoticeState, ...]] = get_args(NoticeState)
 _log: Final = structlog.get_logger()
 
 
-async def _credentials(tx: Tx, merchant_id: str) -> Credentials | None:
+async def _find_credentials(tx: Tx, merchant_id: str) -> Credentials | None:
     try:
         return await epay.find(tx, merchant_id)
     except NotFound:
@@ -33,10 +33,10 @@ async def _credentials(tx: Tx, merchant_id: str) -> Credentials | None:
 
 async def show(request: PageRequest) -> Response:
     """Show the credentials and the last notifications."""
-    return await _epay(request, filters=True)
+    return await _render_epay(request, filters=True)
 
 
-async def _epay(
+async def _render_epay(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
@@ -52,7 +52,7 @@ async def _epay(
     chosen = lists.choice(request, "state", _STATES)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        credentials = await _credentials(tx, request.merchant_id)
+        credentials = await _find_credentials(tx, request.merchant_id)
         notices = await epay.list_notices(tx, request.merchant_id, chosen, _MOST)
     return render.page(
         request,
@@ -79,7 +79,7 @@ async def enable(request: PageRequest) -> Response:
 
     async def work(tx: Tx) -> NewCredentials:
         await merchants.lock(tx, request.merchant_id)
-        existing_credentials = await _credentials(tx, request.merchant_id)
+        existing_credentials = await _find_credentials(tx, request.merchant_id)
         new = await epay.enable(
             tx, request.app.settings, request.merchant_id, request.now, actor=actor
         )
@@ -91,7 +91,7 @@ async def enable(request: PageRequest) -> Response:
 async def rotate(request: PageRequest) -> Response:
     """Replace the key at once, and show the new one once."""
     if error := await _confirmation_error(request, "rotate"):
-        return await _epay(request, 400, error, entries=await request.form())
+        return await _render_epay(request, 400, error, entries=await request.form())
     actor = people.actor_of(request.login, _REASON)
 
     async def work(tx: Tx) -> NewCredentials:
@@ -110,18 +110,18 @@ async def _create(
         new = await form_ids.create_secret(request, work, NewCredentials)
     except ConfigurationError as error:
         _log.error("Epay credentials cannot be made", reason=str(error))
-        return await _epay(
+        return await _render_epay(
             request,
             503,
             {"epay": N_("Nothing was changed: the operator has to set up the service’s key first")},
         )
-    return await _epay(request, new=new) if new.key else _back(request)
+    return await _render_epay(request, new=new) if new.key else _redirect_to_epay(request)
 
 
 async def disable(request: PageRequest) -> Response:
     """Disable the Epay API. Idempotent."""
     if error := await _confirmation_error(request, "disable"):
-        return await _epay(request, 400, error, entries=await request.form())
+        return await _render_epay(request, 400, error, entries=await request.form())
     actor = people.actor_of(request.login, _REASON)
 
     async def work(tx: Tx) -> None:
@@ -131,7 +131,7 @@ async def disable(request: PageRequest) -> Response:
             await epay.disable(tx, request.merchant_id, request.now, actor=actor)
 
     await request.app.db.run(work)
-    return _back(request)
+    return _redirect_to_epay(request)
 
 
 async def _confirmation_error(request: PageRequest, field: str) -> dict[str, str]:
@@ -156,15 +156,15 @@ async def resend(request: PageRequest) -> Response:
             lambda tx: epay.resend(tx, request.merchant_id, order_id, request.now, actor=actor)
         )
     except Invalid:
-        return await _epay(
+        return await _render_epay(
             request,
             409,
             {"notices": N_("This order was not paid, so there is nothing to notify of")},
         )
-    return _back(request, done="resent")
+    return _redirect_to_epay(request, done="resent")
 
 
-def _back(request: PageRequest, **query: str) -> Response:
+def _redirect_to_epay(request: PageRequest, **query: str) -> Response:
     return page_helpers.redirect(request, "developers", "epay", **query)
 
 

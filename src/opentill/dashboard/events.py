@@ -24,7 +24,7 @@ class Row(msgspec.Struct, frozen=True):
     order_id: str
 
 
-def _row(event: StoredEvent) -> Row:
+def _build_row(event: StoredEvent) -> Row:
     data: dict[str, Any] = msgspec.json.decode(event.body)["data"]
     return Row(event, str(data.get("order_id", "")))
 
@@ -45,17 +45,17 @@ async def show(request: PageRequest) -> Response:
         days=days,
         types=[(name, name) for name in TYPES],
         type=type_,
-        rows=[_row(event) for event in page.items],
+        rows=[_build_row(event) for event in page.items],
         before=page.before,
     )
 
 
 async def show_one(request: PageRequest) -> Response:
     """Show an event with its payload and its delivery to each endpoint."""
-    return await _event(request)
+    return await _render_event(request)
 
 
-async def _event(
+async def _render_event(
     request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
 ) -> Response:
     async with request.app.db.connection() as tx:
@@ -68,7 +68,7 @@ async def _event(
         status,
         errors=errors or {},
         zone=ZoneInfo(merchant.time_zone),
-        row=_row(event),
+        row=_build_row(event),
         endpoints=[(endpoint, deliveries.get(endpoint.id)) for endpoint in endpoints],
         receivers=sum(_receives(endpoint, event) for endpoint in endpoints),
         form_id=form_ids.new_form_id,
@@ -102,7 +102,7 @@ async def resend(request: PageRequest) -> Response:
     except Invalid as problem:
         if problem.field != "id":
             raise
-        return await _event(
+        return await _render_event(
             request, 400, {"endpoints": N_("The endpoint is disabled: enable it first")}
         )
     return page_helpers.redirect(request, "developers", "events", event_id, done="resent")

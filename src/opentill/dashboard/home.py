@@ -51,7 +51,7 @@ async def show(request: PageRequest) -> Response:
         merchant = await merchants.find(tx, access.merchant_id)
         newest = await orders.list_newest(tx, merchant.id, _NEWEST)
         pending = await _pending_payouts(tx, request)
-        todo = await _todo(tx, request)
+        todo = await _list_todos(tx, request)
     zone = ZoneInfo(merchant.time_zone)
     await figures.catch_up(request.app.db, merchant.id)
     rows = await figures.read(request.app.db, merchant.id, zone, request.now)
@@ -91,7 +91,7 @@ async def _pending_payouts(tx: Tx, request: PageRequest) -> list[tuple[payouts.P
     return [(payout, Money(payout.amount_minor, payout.currency)) for payout in newest]
 
 
-async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
+async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
     """Return what needs attention, as far as this person may see it."""
     access, merchant_id = request.access, request.access.merchant_id
     todo: list[Todo] = []

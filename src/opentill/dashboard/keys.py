@@ -29,7 +29,7 @@ _DAY: Final = "2026-01-31"
 _NAME_ERROR: Final = N_("Enter a name of 1 to 100 characters")
 
 
-def _state(key: Key, now: int) -> State:
+def _read_state(key: Key, now: int) -> State:
     if key.revoked_at is not None:
         return "revoked"
     return "valid" if key.opens(now) else "expired"
@@ -37,10 +37,10 @@ def _state(key: Key, now: int) -> State:
 
 async def show(request: PageRequest) -> Response:
     """List the keys, newest first."""
-    return await _list(request)
+    return await _render_list(request)
 
 
-async def _list(
+async def _render_list(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
@@ -52,7 +52,7 @@ async def _list(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         keys = await merchants.keys(tx, request.merchant_id)
-    rows = [(key, _state(key, request.now)) for key in reversed(keys)]
+    rows = [(key, _read_state(key, request.now)) for key in reversed(keys)]
     chosen = lists.choice(request, "state", _STATES)
     rows = [row for row in rows if chosen in {None, row[1]}]
     role = request.access.role
@@ -78,7 +78,7 @@ async def _list(
     )
 
 
-def _scopes(request: PageRequest, form: Mapping[str, str]) -> list[str] | None:
+def _read_scopes(request: PageRequest, form: Mapping[str, str]) -> list[str] | None:
     """Return the selected scopes, None for a key with full access."""
     checked = [scope for scope in people.SCOPES if f"{_SCOPE}{scope}" in form]
     role = request.access.role
@@ -97,11 +97,11 @@ async def create(request: PageRequest) -> Response:
         errors["expires"] = N_("Enter a day as 2026-01-31")
     elif expires_at is not None and expires_at <= request.now:
         errors["expires"] = N_("Enter today or a later day")
-    scopes = _scopes(request, form)
+    scopes = _read_scopes(request, form)
     if scopes == []:
         errors["scopes"] = N_("Select at least one permission")
     if errors:
-        return await _list(request, 400, errors, entries=form)
+        return await _render_list(request, 400, errors, entries=form)
     key_scopes.check(request.access.role, scopes)
 
     async def work(tx: Tx) -> NewKey:
@@ -117,8 +117,8 @@ async def create(request: PageRequest) -> Response:
     try:
         new = await form_ids.create_secret(request, work, NewKey)
     except Invalid:
-        return await _list(request, 400, {"name": _NAME_ERROR}, entries=form)
-    return await _list(request, new=new)
+        return await _render_list(request, 400, {"name": _NAME_ERROR}, entries=form)
+    return await _render_list(request, new=new)
 
 
 def _end_of_day(text: str, zone: ZoneInfo) -> int | None:
@@ -134,17 +134,17 @@ def _end_of_day(text: str, zone: ZoneInfo) -> int | None:
 
 async def show_one(request: PageRequest) -> Response:
     """Show a key with the forms that rename, replace and revoke it."""
-    return await _key(request, await _find(request))
+    return await _render_key(request, await _find_key(request))
 
 
-async def _find(request: PageRequest) -> Key:
+async def _find_key(request: PageRequest) -> Key:
     """Return the key in the path. Raises NotFound if it is not the merchant's."""
     async with request.app.db.connection() as tx:
         keys = await merchants.keys(tx, request.merchant_id)
     return or_not_found(next((key for key in keys if key.id == request.ids["key"]), None))
 
 
-async def _key(
+async def _render_key(
     request: PageRequest,
     key: Key,
     status: int = 200,
@@ -162,7 +162,7 @@ async def _key(
         zone=ZoneInfo(merchant.time_zone),
         format_end=partial(page_helpers.format_end, request, zone=ZoneInfo(merchant.time_zone)),
         key=key,
-        state=_state(key, request.now),
+        state=_read_state(key, request.now),
         word=_confirmation(key),
         creator=creator,
         may_change=role is not None and key_scopes.may_give(role, key.scopes),
@@ -186,11 +186,11 @@ def _confirmation_error(form: Mapping[str, str], field: str, key: Key) -> dict[s
 
 async def rename(request: PageRequest) -> Response:
     """Rename a key."""
-    form, key = await request.form(), await _find(request)
+    form, key = await request.form(), await _find_key(request)
     key_scopes.check(request.access.role, key.scopes)
     name = form.get("name", "").strip()
     if not name:
-        return await _key(request, key, 400, {"name": _NAME_ERROR}, form)
+        return await _render_key(request, key, 400, {"name": _NAME_ERROR}, form)
 
     async def work(tx: Tx) -> None:
         actor, ids = people.actor_of(request.login, _REASON), (request.merchant_id, key.id)
@@ -199,16 +199,16 @@ async def rename(request: PageRequest) -> Response:
     try:
         await request.app.db.run(work)
     except Invalid:
-        return await _key(request, key, 400, {"name": _NAME_ERROR}, form)
+        return await _render_key(request, key, 400, {"name": _NAME_ERROR}, form)
     return page_helpers.redirect(request, "developers", "keys", key.id, done="renamed")
 
 
 async def regenerate(request: PageRequest) -> Response:
     """Replace a key at once, and show the new one once."""
-    form, key = await request.form(), await _find(request)
+    form, key = await request.form(), await _find_key(request)
     key_scopes.check(request.access.role, key.scopes)
     if error := _confirmation_error(form, "replace", key):
-        return await _key(request, key, 400, error, form)
+        return await _render_key(request, key, 400, error, form)
 
     async def work(tx: Tx) -> NewKey:
         actor = people.actor_of(request.login, _REASON)
@@ -218,20 +218,20 @@ async def regenerate(request: PageRequest) -> Response:
     try:
         new = await form_ids.create_secret(request, work, NewKey)
     except (Invalid, NotFound):
-        return await _key(
+        return await _render_key(
             request,
-            await _find(request),
+            await _find_key(request),
             409,
             {"key": N_("This key is not valid any more, so it was not replaced")},
         )
-    return await _list(request, new=new)
+    return await _render_list(request, new=new)
 
 
 async def revoke(request: PageRequest) -> Response:
     """Revoke a key at once. Idempotent."""
-    form, key = await request.form(), await _find(request)
+    form, key = await request.form(), await _find_key(request)
     if error := _confirmation_error(form, "revoke", key):
-        return await _key(request, key, 400, error, form)
+        return await _render_key(request, key, 400, error, form)
 
     async def work(tx: Tx) -> None:
         actor = people.actor_of(request.login, _REASON)

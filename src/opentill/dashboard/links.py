@@ -81,7 +81,7 @@ class Row(msgspec.Struct, frozen=True):
     state: State
 
 
-def _row(link: PaymentLink, product: Product | None, usage: Usage, now: int) -> Row:
+def _build_row(link: PaymentLink, product: Product | None, usage: Usage, now: int) -> Row:
     state = state_of(link, usage, now)
     if product is not None:
         price = Money(product.price_minor, product.currency)
@@ -94,7 +94,7 @@ def _row(link: PaymentLink, product: Product | None, usage: Usage, now: int) -> 
 
 async def show(request: PageRequest) -> Response:
     """List payment links, newest first."""
-    return await _list(request)
+    return await _render_list(request)
 
 
 async def _list_page(
@@ -110,7 +110,7 @@ async def _list_page(
     return matches[(query.page - 1) * query.size :][: query.size], len(matches)
 
 
-async def _list(
+async def _render_list(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
@@ -137,7 +137,7 @@ async def _list(
         status,
         zone=ZoneInfo(merchant.time_zone),
         rows=[
-            _row(link, by_id.get(link.product_id or ""), usage[link.id], request.now)
+            _build_row(link, by_id.get(link.product_id or ""), usage[link.id], request.now)
             for link in page
         ],
         pager=lists.Pager(query.page, total),
@@ -152,7 +152,7 @@ async def _list(
     )
 
 
-def _body(entries: Entries, zone: ZoneInfo) -> LinkBody:
+def _build_body(entries: Entries, zone: ZoneInfo) -> LinkBody:
     """Decode entries as the API decodes its bodies. Raises Invalid."""
     values: dict[str, Any] = {"clientReference": entries["reference"] or None}
     is_open = entries["pricing"] == "open" and not entries["product"]
@@ -167,7 +167,7 @@ def _body(entries: Entries, zone: ZoneInfo) -> LinkBody:
     for field, name in (("maxQuantity", "quantity"), ("maxUses", "uses")):
         # The form hides the quantity where the customer chooses the amount.
         if entries[name] and not (is_open and name == "quantity"):
-            values[field] = _integer(entries[name])
+            values[field] = _parse_integer(entries[name])
     if entries["expires"]:
         values["expiresAt"] = _end_of_day(entries["expires"], zone)
     return strictjson.decode(msgspec.json.encode(values), LinkBody)
@@ -182,7 +182,7 @@ def _end_of_day(text: str, zone: ZoneInfo) -> int:
         raise Invalid("expiresAt", "expiresAt must be a day to come") from None
 
 
-def _error(problem: Invalid) -> dict[str, str]:
+def _read_error(problem: Invalid) -> dict[str, str]:
     """Return the error text, by the field of the form that a problem is about."""
     name, text = _ERRORS.get(
         problem.field or "", ("add", N_("The link could not be made. Check what you entered"))
@@ -202,7 +202,7 @@ async def create(request: PageRequest) -> Response:
     actor = people.actor_of(request.login, _REASON)
     zone = await page_helpers.find_zone(request)
     try:
-        body = _body(entries, zone)
+        body = _build_body(entries, zone)
 
         async def work(tx: Tx) -> str:
             link = await payment_links.create(
@@ -212,18 +212,18 @@ async def create(request: PageRequest) -> Response:
 
         link_id = await form_ids.run_once(request, work)
     except KeyReused:
-        return await _list(request, 422, {"add": form_ids.FORM_REUSED}, entries)
+        return await _render_list(request, 422, {"add": form_ids.FORM_REUSED}, entries)
     except Invalid as problem:
-        return await _list(request, 400, _error(problem), entries)
+        return await _render_list(request, 400, _read_error(problem), entries)
     return page_helpers.redirect(request, "links", link_id, done="made")
 
 
 async def show_one(request: PageRequest) -> Response:
     """Show a payment link with its address, QR code and newest payments."""
-    return await _link(request)
+    return await _render_link(request)
 
 
-async def _link(
+async def _render_link(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
@@ -241,7 +241,7 @@ async def _link(
         request.app.db.read, [orders_by_id[order_id] for order_id in ids], deployment=deployment
     )
     product = products_by_id.get(link.product_id or "")
-    row = _row(link, product, usage[link.id], request.now)
+    row = _build_row(link, product, usage[link.id], request.now)
     return render.page(
         request,
         "link.html",
@@ -279,12 +279,12 @@ def _last_day(moment: int, zone: ZoneInfo) -> str:
     return local(moment - 1, zone).date().isoformat()
 
 
-def _update(entries: Entries, link: PaymentLink, zone: ZoneInfo) -> LinkUpdate:
+def _build_update(entries: Entries, link: PaymentLink, zone: ZoneInfo) -> LinkUpdate:
     """Decode entries as the API decodes its bodies. Raises Invalid."""
     values: dict[str, Any] = {
         "clientReference": entries["reference"] or None,
-        "maxQuantity": _integer(entries["quantity"] or "1"),
-        "maxUses": _integer(entries["uses"]) if entries["uses"] else None,
+        "maxQuantity": _parse_integer(entries["quantity"] or "1"),
+        "maxUses": _parse_integer(entries["uses"]) if entries["uses"] else None,
     }
     if link.product_id is None:
         values["item"] = {name: entries[name] for name in ("name", "description")}
@@ -294,7 +294,7 @@ def _update(entries: Entries, link: PaymentLink, zone: ZoneInfo) -> LinkUpdate:
     return strictjson.decode(msgspec.json.encode(values), LinkUpdate)
 
 
-def _integer(text: str) -> int | str:
+def _parse_integer(text: str) -> int | str:
     """Return the text as a number, or unchanged if it is not a number."""
     return int(text) if _NUMBER.fullmatch(text) else text
 
@@ -311,14 +311,14 @@ async def change(request: PageRequest) -> Response:
         merchant = await merchants.find(tx, request.merchant_id)
         link = await payment_links.find(tx, merchant.id, link_id)
     try:
-        body = _update(entries, link, ZoneInfo(merchant.time_zone))
+        body = _build_update(entries, link, ZoneInfo(merchant.time_zone))
         await request.app.db.run(
             lambda tx: payment_links.update(
                 tx, merchant.id, link_id, body, request.now, seen=shown_version, actor=actor
             )
         )
     except payment_links.Outdated:
-        return await _link(
+        return await _render_link(
             request,
             409,
             {
@@ -330,7 +330,7 @@ async def change(request: PageRequest) -> Response:
             entries,
         )
     except Invalid as problem:
-        return await _link(request, 400, _change_error(problem), entries)
+        return await _render_link(request, 400, _change_error(problem), entries)
     return page_helpers.redirect(request, "links", link_id, done="saved")
 
 

@@ -22,10 +22,10 @@ _LONGEST_ADDRESS: Final = 254
 
 async def show(request: PageRequest) -> Response:
     """List mail, newest first, and show the preferences."""
-    return await _page(request)
+    return await _render_mails(request)
 
 
-async def _page(
+async def _render_mails(
     request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
 ) -> Response:
     chosen = lists.choice(request, "status", mail.STATUSES)
@@ -82,9 +82,9 @@ async def resend(request: PageRequest) -> Response:
     except KeyReused:
         return page_helpers.redirect(request, "mails")
     except mail.TooManyMails:
-        return await _page(request, 429, {"mails": invitations.TOO_MANY_MAILS})
+        return await _render_mails(request, 429, {"mails": invitations.TOO_MANY_MAILS})
     except Invalid:
-        return await _page(
+        return await _render_mails(
             request,
             409,
             {
@@ -140,7 +140,7 @@ async def save(request: PageRequest) -> Response:
             )
         )
     except Invalid:
-        return await _page(request, 400, {"language": N_("Choose one of the languages")})
+        return await _render_mails(request, 400, {"language": N_("Choose one of the languages")})
     return page_helpers.redirect(request, "mails", done="saved")
 
 

@@ -25,10 +25,10 @@ _LONGEST_REASON: Final = 255  # characters
 
 async def show(request: PageRequest) -> Response:
     """Show a payment with its timeline."""
-    return await _payment(request)
+    return await _render_payment(request)
 
 
-async def _payment(
+async def _render_payment(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
@@ -36,13 +36,13 @@ async def _payment(
     note: str = "",
     how: str = "",
 ) -> Response:
-    values = await _values(request)
+    values = await _read_values(request)
     return render.page(
         request, "payment.html", status, **values, errors=errors or {}, note=note, how=how
     )
 
 
-async def _values(request: PageRequest) -> dict[str, Any]:
+async def _read_values(request: PageRequest) -> dict[str, Any]:
     """Return the values of the page without ``errors``, ``note`` and ``how``."""
     payment = await payment_details.read(request.app, request.access, request.ids["order"])
     refund_id, may_resend = request.query.get("refund"), request.access.may("events.resend")
@@ -63,7 +63,7 @@ async def _values(request: PageRequest) -> dict[str, Any]:
 
 async def _values_behind(request: PageRequest) -> dict[str, Any]:
     """Return the template's values for the page that is shown behind the dialog of a refund."""
-    return {**await _values(request), "note": "", "how": ""}
+    return {**await _read_values(request), "note": "", "how": ""}
 
 
 async def receipt(request: PageRequest) -> Response:
@@ -106,7 +106,7 @@ async def expire(request: PageRequest) -> Response:
     try:
         await request.app.db.run(close)
     except Invalid:
-        return await _payment(
+        return await _render_payment(
             request,
             409,
             {
@@ -116,7 +116,7 @@ async def expire(request: PageRequest) -> Response:
                 )
             },
         )
-    return _back(request)
+    return _redirect_to_payment(request)
 
 
 async def resend(request: PageRequest) -> Response:
@@ -142,12 +142,12 @@ async def resend(request: PageRequest) -> Response:
     try:
         is_resent = await app.db.run(send)
     except Invalid:  # the endpoint has been disabled meanwhile
-        return await _payment(
+        return await _render_payment(
             request,
             409,
             {event_id: N_("This endpoint is disabled. Enable it first, then send the event again")},
         )
-    return _back(request, f"?resent={is_resent:d}#{event_id}")
+    return _redirect_to_payment(request, f"?resent={is_resent:d}#{event_id}")
 
 
 async def add_note(request: PageRequest) -> Response:
@@ -163,8 +163,8 @@ async def add_note(request: PageRequest) -> Response:
 
     if refusal := await notes.add_once(request, work):
         status, error = refusal
-        return await _payment(request, status, {"note": error}, note=text)
-    return _back(request, "?noted=1")
+        return await _render_payment(request, status, {"note": error}, note=text)
+    return _redirect_to_payment(request, "?noted=1")
 
 
 async def mark_refund_handled(request: PageRequest) -> Response:
@@ -176,7 +176,7 @@ async def mark_refund_handled(request: PageRequest) -> Response:
     how = form.get("how", "").strip()
     if not 0 < len(how) <= _LONGEST_REASON:
         errors = {f"how-{refund_id}": N_("Describe how it was handled, in at most 255 characters")}
-        return await _payment(request, 400, errors, how=how)
+        return await _render_payment(request, 400, errors, how=how)
     actor = people.actor_of(request.login, how)
 
     async def work(tx: Tx) -> str:
@@ -193,11 +193,11 @@ async def mark_refund_handled(request: PageRequest) -> Response:
     try:
         await form_ids.run_once(request, work)
     except (Invalid, KeyReused):  # somebody has handled it, or another refund has succeeded
-        return _back(request)
-    return _back(request, "?handled=1")
+        return _redirect_to_payment(request)
+    return _redirect_to_payment(request, "?handled=1")
 
 
-def _back(request: PageRequest, suffix: str = "") -> Response:
+def _redirect_to_payment(request: PageRequest, suffix: str = "") -> Response:
     return page_helpers.redirect(request, "payments", request.ids["order"] + suffix)
 
 

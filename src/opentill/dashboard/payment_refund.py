@@ -23,7 +23,7 @@ Behind = Callable[[PageRequest], Awaitable[Mapping[str, object]]]
 
 async def show(request: PageRequest, behind: Behind) -> Response:
     """Show the effect of a refund of the query's amount, by default of all that is left."""
-    return await _page(request, behind, request.query.get("amount"))
+    return await _render_dialog(request, behind, request.query.get("amount"))
 
 
 async def create(request: PageRequest, behind: Behind) -> Response:
@@ -37,7 +37,7 @@ async def create(request: PageRequest, behind: Behind) -> Response:
     amount = refund_form.read_entry(form.get("amount", ""), order)
     refusal = refund_form.check(form, order)
     if refusal is not None:
-        return await _page(request, behind, amount, form, refusal)
+        return await _render_dialog(request, behind, amount, form, refusal)
     if _needs_proof(request, order, amount):
         response = await identity_proof.require(request, "payments.refund")
         if response is not None:
@@ -66,10 +66,10 @@ async def create(request: PageRequest, behind: Behind) -> Response:
         return refund_form.unknown_page(request, form, _path(order))
     else:
         return render.see_other(request, f"{_path(order)}?refund={refund_id}")
-    return await _page(request, behind, amount, form, refusal)
+    return await _render_dialog(request, behind, amount, form, refusal)
 
 
-async def _page(
+async def _render_dialog(
     request: PageRequest,
     behind: Behind,
     amount: str | None,

@@ -81,7 +81,7 @@ class Search(msgspec.Struct, frozen=True):
         return any(name in self.errors for name in _FOLDED)
 
 
-async def _read(request: PageRequest, zone: ZoneInfo) -> Search:
+async def _read_search(request: PageRequest, zone: ZoneInfo) -> Search:
     """Read the form from the query."""
     days = lists.days(request, zone)
     entries = {name: lists.text(request, name, _LONGEST) for name in _NAMES}
@@ -96,7 +96,7 @@ async def _read(request: PageRequest, zone: ZoneInfo) -> Search:
             filters[field.filter] = value
         elif value:
             errors[field.name] = field.error
-    amount = _amount(entries, errors)
+    amount = _read_amount(entries, errors)
     key, value = entries[_KEY], entries[_VALUE]
     if key and value and _is_filter("metadata", {key: value}):
         filters["metadata"] = {key: value}
@@ -115,7 +115,7 @@ async def _read(request: PageRequest, zone: ZoneInfo) -> Search:
     return Search(filters, refunds, amount, entries, days, errors)
 
 
-def _amount(entries: dict[str, str], errors: dict[str, str]) -> str:
+def _read_amount(entries: dict[str, str], errors: dict[str, str]) -> str:
     """Return the amount to filter by, as people write it; "" for none. Adds an error to errors."""
     text = entries[_AMOUNT]
     if not text or amounts.read_amount(text):
@@ -132,7 +132,7 @@ def _is_filter(name: str, value: object) -> bool:
     return True
 
 
-async def _page(request: PageRequest, search: Search) -> tuple[list[Order], Pager]:
+async def _read_page(request: PageRequest, search: Search) -> tuple[list[Order], Pager]:
     """Return a page of orders. A search that matches too many addresses shows an error."""
     db, number = request.app.replica.reading(), lists.page_number(request)
 
@@ -155,8 +155,8 @@ async def _page(request: PageRequest, search: Search) -> tuple[list[Order], Page
 async def show(request: PageRequest) -> Response:
     """Show the list. A poll of the page itself gets only the rows, and 304 if they are the same."""
     zone = await page_helpers.find_zone(request)
-    search = await _read(request, zone)
-    payments, pager = await _page(request, search)
+    search = await _read_search(request, zone)
+    payments, pager = await _read_page(request, search)
     if not request.is_poll and await _names_one_order(request, search, payments, pager):
         return page_helpers.redirect(request, "payments", payments[0].id)
     columns = payments_columns.chosen(request)
@@ -172,7 +172,7 @@ async def show(request: PageRequest) -> Response:
     polls = can_poll and request.query.get("live") != "off"
     values: dict[str, Any] = {"table": table, "tag": tag, "polls": polls}
     if request.is_poll:
-        return _update(request, tag, {**values, "pager": pager})
+        return _render_update(request, tag, {**values, "pager": pager})
     return render.page(
         request,
         "payments_list.html",
@@ -191,7 +191,7 @@ async def show(request: PageRequest) -> Response:
     )
 
 
-def _update(request: PageRequest, tag: str, values: dict[str, Any]) -> Response:
+def _render_update(request: PageRequest, tag: str, values: dict[str, Any]) -> Response:
     headers = {"etag": tag}
     if request.headers.get(b"if-none-match", b"").decode("latin-1") == tag:
         return Response(b"", 304, {**responses.GUARDS, **responses.PRIVATE, **headers})
@@ -223,7 +223,7 @@ def _csv_address(request: PageRequest) -> str:
 async def export(request: PageRequest) -> Response:
     """Send the list's payments on all pages as CSV. A wrong filter redirects to the list."""
     zone = await page_helpers.find_zone(request)
-    search = await _read(request, zone)
+    search = await _read_search(request, zone)
     db, merchant_id = request.app.replica.reading(), request.merchant_id
     if search.errors:
         return page_helpers.redirect(request, "payments", **request.query)

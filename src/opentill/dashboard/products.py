@@ -73,7 +73,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
 
 async def show(request: PageRequest) -> Response:
     """List products, newest first."""
-    return await _list(request)
+    return await _render_list(request)
 
 
 async def _list_page(request: PageRequest, query: ProductsQuery) -> tuple[list[Product], int]:
@@ -87,7 +87,7 @@ async def _list_page(request: PageRequest, query: ProductsQuery) -> tuple[list[P
     return matches[(query.page - 1) * query.size :][: query.size], len(matches)
 
 
-async def _list(
+async def _render_list(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
@@ -101,7 +101,7 @@ async def _list(
         sales = await checkouts.find_sales(tx, merchant.id, [product.id for product in page])
     pictures = Pictures(request.app.settings.public_url)
     rows = [
-        Row(product, _price(product), pictures.address(product.image), sales[product.id])
+        Row(product, _read_price(product), pictures.address(product.image), sales[product.id])
         for product in page
     ]
     return render.page(
@@ -113,28 +113,28 @@ async def _list(
         pager=lists.Pager(query.page, total, _SIZE),
         statuses=_STATUSES,
         chosen=chosen,
-        currencies=_currencies(request),
+        currencies=_list_currencies(request),
         entries=entries or {"currency": merchant.settlement_currency},
         form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
 
 
-def _price(product: Product) -> Money:
+def _read_price(product: Product) -> Money:
     return Money(product.price_minor, product.currency)
 
 
-def _currencies(request: PageRequest) -> list[tuple[str, str]]:
+def _list_currencies(request: PageRequest) -> list[tuple[str, str]]:
     """Return all currencies as pairs of code and name, by code."""
     return [(code, request.localizer.currency(code)) for code in sorted(EXPONENTS)]
 
 
-def _entries(form: dict[str, str]) -> Entries:
+def _read_entries(form: dict[str, str]) -> Entries:
     """Return the stripped entries, with LF as line breaks."""
     return {name: form.get(name, "").strip().replace("\r\n", "\n") for name in _ERRORS}
 
 
-def _body(entries: Entries, body: type[B]) -> B:
+def _build_body(entries: Entries, body: type[B]) -> B:
     """Decode entries as the API decodes its bodies. Raises Invalid."""
     values: dict[str, str | None] = {
         **entries,
@@ -144,7 +144,7 @@ def _body(entries: Entries, body: type[B]) -> B:
     return strictjson.decode(msgspec.json.encode(values), body)
 
 
-def _error(problem: Invalid) -> dict[str, str]:
+def _read_error(problem: Invalid) -> dict[str, str]:
     """Return the error of a field."""
     field = problem.field or ""
     if isinstance(problem, amounts.UnreadableAmount) and problem.problem in AMOUNT_ERROR:
@@ -157,10 +157,10 @@ async def create(request: PageRequest) -> Response:
 
     Sending the same form again has no effect.
     """
-    entries = _entries(await request.form())
+    entries = _read_entries(await request.form())
     actor = people.actor_of(request.login, _REASON)
     try:
-        body = _body(entries, ProductBody)
+        body = _build_body(entries, ProductBody)
 
         async def work(tx: Tx) -> str:
             product = await products.create(tx, request.merchant_id, body, request.now, actor=actor)
@@ -168,9 +168,9 @@ async def create(request: PageRequest) -> Response:
 
         product_id = await form_ids.run_once(request, work)
     except KeyReused:
-        return await _list(request, 422, {"add": form_ids.FORM_REUSED}, entries)
+        return await _render_list(request, 422, {"add": form_ids.FORM_REUSED}, entries)
     except Invalid as problem:
-        return await _list(request, 400, _error(problem), entries)
+        return await _render_list(request, 400, _read_error(problem), entries)
     return page_helpers.redirect(request, "products", product_id, done="added")
 
 
@@ -192,7 +192,7 @@ async def product_page(
     ``values`` are passed to the template, such as ``opening``, the input of the form that opens a
     session.
     """
-    detail = await _detail(request)
+    detail = await _read_detail(request)
     product = detail.product
     pictures = Pictures(request.app.settings.public_url)
     picture = pictures.address(product.image)
@@ -218,7 +218,7 @@ async def product_page(
         columns=_COLUMNS,
         rows=payments_columns.rows(request, zone, _COLUMNS, detail.payments),
         money=Money,
-        currencies=_currencies(request),
+        currencies=_list_currencies(request),
         entries=entries or stored,
         editing=entries is not None,
         form_id=form_ids.new_form_id(),
@@ -229,7 +229,7 @@ async def product_page(
     )
 
 
-async def _detail(request: PageRequest) -> Detail:
+async def _read_detail(request: PageRequest) -> Detail:
     """Read the product in the path with its payments and sessions. Raises NotFound."""
     db, merchant_id, now = request.app.db, request.merchant_id, request.now
     oldest = rates.oldest_valid_from(now, request.app.settings.rates_max_age_days)
@@ -250,7 +250,7 @@ async def _detail(request: PageRequest) -> Detail:
     return Detail(
         product=product,
         merchant=merchant,
-        price=_price(product),
+        price=_read_price(product),
         sales=sales[product.id],
         payments=payments,
         sessions=sessions,
@@ -260,19 +260,19 @@ async def _detail(request: PageRequest) -> Detail:
 
 def _price_entry(product: Product) -> str:
     """Return the price as an entry of the form."""
-    text = _price(product).text
+    text = _read_price(product).text
     return text if EXPONENTS[product.currency] else text.removesuffix(".00")
 
 
 async def change(request: PageRequest) -> Response:
     """Change a product, unless somebody else has changed it since the form was shown."""
     form = await request.form()
-    entries, version = _entries(form), form.get("version", "")
+    entries, version = _read_entries(form), form.get("version", "")
     shown_version = int(version) if _VERSION.fullmatch(version) else 0
     actor = people.actor_of(request.login, _REASON)
     product_id = request.ids["product"]
     try:
-        body = _body(entries, ProductUpdate)
+        body = _build_body(entries, ProductUpdate)
         await request.app.db.run(
             lambda tx: products.update(
                 tx,
@@ -298,7 +298,7 @@ async def change(request: PageRequest) -> Response:
             entries,
         )
     except Invalid as problem:
-        return await product_page(request, 400, _error(problem), entries)
+        return await product_page(request, 400, _read_error(problem), entries)
     return page_helpers.redirect(request, "products", product_id, done="saved")
 
 

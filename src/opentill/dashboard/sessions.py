@@ -67,10 +67,10 @@ async def show(request: PageRequest) -> Response:
     """List sessions, newest first."""
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        product, product_error = await _product(tx, request)
+        product, product_error = await _find_product(tx, request)
     zone = ZoneInfo(merchant.time_zone)
     days = lists.days(request, zone)
-    email, email_error = _email(request)
+    email, email_error = _read_email(request)
     query = SessionsQuery(
         page=lists.page_number(request),
         size=lists.SIZE,
@@ -102,7 +102,7 @@ async def show(request: PageRequest) -> Response:
     )
 
 
-async def _product(tx: Tx, request: PageRequest) -> tuple[Product | None, dict[str, str]]:
+async def _find_product(tx: Tx, request: PageRequest) -> tuple[Product | None, dict[str, str]]:
     """Return the product that the list is filtered by, None for all, and the field's error."""
     product_id = lists.text(request, "product")
     if not product_id:
@@ -115,7 +115,7 @@ async def _product(tx: Tx, request: PageRequest) -> tuple[Product | None, dict[s
     return None, {"product": N_("Choose one of your products")}
 
 
-def _email(request: PageRequest) -> tuple[str, dict[str, str]]:
+def _read_email(request: PageRequest) -> tuple[str, dict[str, str]]:
     """Return the address that the list is filtered by, "" for all, and the field's error."""
     email = lists.text(request, "email", 300)
     try:
@@ -134,7 +134,7 @@ async def open_one(request: PageRequest) -> Response:
     settings, actor = request.app.settings, people.actor_of(request.login, _REASON)
 
     async def work(tx: Tx) -> str:
-        body = _body(request.ids["product"], opening)
+        body = _build_body(request.ids["product"], opening)
         await products.find(tx, request.merchant_id, body.product_id)
         await checkouts.check_methods(tx, request.app.gateways, request.merchant_id, body)
         session = await checkouts.open_session(
@@ -173,11 +173,13 @@ async def open_one(request: PageRequest) -> Response:
         errors = {"open": N_("Too many sessions were opened within a minute. Try again in {wait}")}
         return await product_page(request, 429, errors, opening=opening, wait=wait)
     except Invalid as problem:
-        return await product_page(request, 400, await _error(request, problem), opening=opening)
+        return await product_page(
+            request, 400, await _read_error(request, problem), opening=opening
+        )
     return page_helpers.redirect(request, "sessions", session_id, done="opened")
 
 
-def _body(product_id: str, opening: dict[str, str]) -> SessionBody:
+def _build_body(product_id: str, opening: dict[str, str]) -> SessionBody:
     """Decode entries as the API decodes its bodies. Raises Invalid."""
     minutes, quantity = opening["lasting"], opening["quantity"]
     methods = [method for method in METHODS if opening[f"method_{method}"]]
@@ -195,7 +197,7 @@ def _body(product_id: str, opening: dict[str, str]) -> SessionBody:
     return strictjson.decode(msgspec.json.encode(body), SessionBody)
 
 
-async def _error(request: PageRequest, problem: Invalid) -> dict[str, str]:
+async def _read_error(request: PageRequest, problem: Invalid) -> dict[str, str]:
     """Return the error text for the field, or for the whole form, that prevented the session."""
     field_error = _ERRORS.get(problem.field or "")
     if field_error is not None:
@@ -221,10 +223,10 @@ async def _error(request: PageRequest, problem: Invalid) -> dict[str, str]:
 
 async def show_one(request: PageRequest) -> Response:
     """Show a session and, while it can be paid, the address of its payment page."""
-    return await _session(request)
+    return await _render_session(request)
 
 
-async def _session(
+async def _render_session(
     request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
 ) -> Response:
     async with request.app.db.connection() as tx:
@@ -265,7 +267,7 @@ async def end(request: PageRequest) -> Response:
             if session.status == "COMPLETE"
             else N_("A payment of this session is on its way. Try again in a moment")
         )
-        return await _session(request, 409, {"main": error})
+        return await _render_session(request, 409, {"main": error})
     return page_helpers.redirect(request, "sessions", session_id, done="ended")
 
 

@@ -56,10 +56,10 @@ def _zone_names() -> list[str]:
 
 async def show(request: PageRequest) -> Response:
     """Show the settings, with forms for people who may change them."""
-    return await _page(request)
+    return await _render_settings(request)
 
 
-async def _page(
+async def _render_settings(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
@@ -135,7 +135,7 @@ async def preview(request: PageRequest) -> Response:
     errors: dict[str, str] = {}
     if entries["accent_color"].strip() and _valid_color(entries) is None:
         errors["accent_color"] = PROFILE_ERROR["accent_color"]
-    return await _page(request, 400 if errors else 200, errors, entries)
+    return await _render_settings(request, 400 if errors else 200, errors, entries)
 
 
 async def save_seller(request: PageRequest) -> Response:
@@ -156,7 +156,7 @@ async def _save(request: PageRequest, fields: Sequence[str]) -> Response:
         except Invalid:
             errors[field] = PROFILE_ERROR[field]
     if errors:
-        return await _page(request, 400, errors, entries)
+        return await _render_settings(request, 400, errors, entries)
     actor = people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
@@ -170,7 +170,7 @@ async def _save(request: PageRequest, fields: Sequence[str]) -> Response:
             )
         )
     except merchants.Stale:
-        return await _page(request, 409, {"profile": _STALE}, entries)
+        return await _render_settings(request, 409, {"profile": _STALE}, entries)
     return _redirect(request)
 
 
@@ -179,10 +179,10 @@ async def save_logo(request: PageRequest) -> Response:
     try:
         form, files = await request.form(), await request.files()
     except PayloadTooLarge:
-        return await _page(request, 413, {"logo": LOGO_ERROR["size"]})
+        return await _render_settings(request, 413, {"logo": LOGO_ERROR["size"]})
     file = files.get("logo")
     if file is None or not file.content:
-        return await _page(request, 400, {"logo": LOGO_ERROR["none"]})
+        return await _render_settings(request, 400, {"logo": LOGO_ERROR["none"]})
     actor = people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
@@ -196,9 +196,9 @@ async def save_logo(request: PageRequest) -> Response:
             )
         )
     except merchants.LogoRefused as problem:
-        return await _page(request, 400, {"logo": LOGO_ERROR[problem.why]})
+        return await _render_settings(request, 400, {"logo": LOGO_ERROR[problem.why]})
     except merchants.Stale:
-        return await _page(request, 409, {"logo": LOGO_ERROR["stale"]})
+        return await _render_settings(request, 409, {"logo": LOGO_ERROR["stale"]})
     return _redirect(request)
 
 
@@ -212,7 +212,7 @@ async def remove_logo(request: PageRequest) -> Response:
             )
         )
     except merchants.Stale:
-        return await _page(request, 409, {"logo": LOGO_ERROR["stale"]})
+        return await _render_settings(request, 409, {"logo": LOGO_ERROR["stale"]})
     return _redirect(request)
 
 

@@ -21,10 +21,10 @@ _LAST_OWNER: Final = N_("A merchant always has an owner: make somebody else one 
 
 async def show(request: PageRequest) -> Response:
     """Show members and invitations."""
-    return await _team(request)
+    return await _render_team(request)
 
 
-async def _team(
+async def _render_team(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
@@ -57,10 +57,12 @@ async def invite(request: PageRequest) -> Response:
     language = mail_language.choose(request, form)
     entries = {"email": form.get("email", ""), "language": language or ""}
     if role is None:
-        return await _team(request, 400, {"role": N_("Choose one of the roles")}, **entries)
+        return await _render_team(request, 400, {"role": N_("Choose one of the roles")}, **entries)
     entries["role"] = role
     if language is None:
-        return await _team(request, 400, {"language": N_("Choose one of the languages")}, **entries)
+        return await _render_team(
+            request, 400, {"language": N_("Choose one of the languages")}, **entries
+        )
     actor = people.actor_of(request.login, _REASON)
     invitation = mail.NewInvitation(
         email=entries["email"],
@@ -74,15 +76,15 @@ async def invite(request: PageRequest) -> Response:
     try:
         invited, link = await invitations.invite(request, invitation, actor)
     except invitations.Refused as refusal:
-        return await _team(request, refusal.status, {"email": refusal.error}, **entries)
-    return await _team(request, link=link, invited=invited)
+        return await _render_team(request, refusal.status, {"email": refusal.error}, **entries)
+    return await _render_team(request, link=link, invited=invited)
 
 
 async def change_role(request: PageRequest) -> Response:
     """Change a member's role, after a choice about the API keys that exceed the new role."""
     form, role = await request.form(), invitations.chosen_role(await request.form())
     if role is None:
-        return await _team(request, 400, {"members": N_("Choose one of the roles")})
+        return await _render_team(request, 400, {"members": N_("Choose one of the roles")})
     person, choice = form.get("person", ""), form.get("keys", "")
     if choice not in _KEYS:
         async with request.app.db.connection() as tx:
@@ -90,7 +92,7 @@ async def change_role(request: PageRequest) -> Response:
                 tx, request.merchant_id, person, role, request.now
             )
         if keys:
-            return await _team(request, lowered=person, lowered_to=role, keys=keys)
+            return await _render_team(request, lowered=person, lowered_to=role, keys=keys)
     actor = people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
@@ -105,7 +107,7 @@ async def change_role(request: PageRequest) -> Response:
             )
         )
     except Invalid:
-        return await _team(request, 400, {"members": _LAST_OWNER})
+        return await _render_team(request, 400, {"members": _LAST_OWNER})
     return page_helpers.redirect(request, "team")
 
 
@@ -119,7 +121,7 @@ async def remove(request: PageRequest) -> Response:
                 tx, person, request.now, request.merchant_id
             )
         if keys:
-            return await _team(request, leaving=person, keys=keys)
+            return await _render_team(request, leaving=person, keys=keys)
     actor = people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
@@ -133,7 +135,7 @@ async def remove(request: PageRequest) -> Response:
             )
         )
     except Invalid:
-        return await _team(request, 400, {"members": _LAST_OWNER})
+        return await _render_team(request, 400, {"members": _LAST_OWNER})
     if person == request.login.person_id:
         return render.see_other(request, "/dashboard")
     return page_helpers.redirect(request, "team")

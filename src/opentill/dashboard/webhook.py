@@ -41,7 +41,7 @@ _DIGITS: Final = 18  # a number with this many digits fits into a bigint
 
 async def show(request: PageRequest) -> Response:
     """Show an endpoint with its deliveries, newest first."""
-    zone, endpoint = await _find(request)
+    zone, endpoint = await _find_endpoint(request)
     days = lists.days(request, zone)
     status = lists.choice(request, "status", DELIVERY_STATUSES)
     query = LogQuery(within=days.range, before=lists.before(request))
@@ -49,13 +49,13 @@ async def show(request: PageRequest) -> Response:
         deliveries = None
         if request.access.may("events.read"):
             deliveries = await webhooks.list_deliveries(tx, endpoint, status, query)
-        test = await _test(request, tx, endpoint)
+        test = await _find_test(request, tx, endpoint)
     is_pending = (
         test is not None
         and not test.attempts
         and request.now < test.delivery.created_at + _REFRESHED_MS
     )
-    return await _page(
+    return await _render_endpoint(
         request,
         errors=days.errors,
         deliveries=deliveries,
@@ -70,7 +70,7 @@ async def show(request: PageRequest) -> Response:
     )
 
 
-async def _test(request: PageRequest, tx: Tx, endpoint: Endpoint) -> DeliveryDetails | None:
+async def _find_test(request: PageRequest, tx: Tx, endpoint: Endpoint) -> DeliveryDetails | None:
     """Return the test event in the query, whose result the page shows."""
     event_id = request.query.get("test", "")
     if not is_id(event_id):
@@ -79,7 +79,7 @@ async def _test(request: PageRequest, tx: Tx, endpoint: Endpoint) -> DeliveryDet
     return details if details is not None and details.delivery.type == webhooks.TEST else None
 
 
-async def _find(request: PageRequest) -> tuple[ZoneInfo, Endpoint]:
+async def _find_endpoint(request: PageRequest) -> tuple[ZoneInfo, Endpoint]:
     """Return the merchant's zone and the endpoint in the path. Raises NotFound."""
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
@@ -87,14 +87,14 @@ async def _find(request: PageRequest) -> tuple[ZoneInfo, Endpoint]:
     return ZoneInfo(merchant.time_zone), endpoint
 
 
-async def _page(
+async def _render_endpoint(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
     **values: object,
 ) -> Response:
     """Show the page, with an error of a form or with the deliveries."""
-    zone, endpoint = await _find(request)
+    zone, endpoint = await _find_endpoint(request)
     defaults: dict[str, Any] = {
         "form": msgspec.structs.asdict(endpoint),
         "seen_at": endpoint.updated_at,
@@ -137,7 +137,7 @@ async def change(request: PageRequest) -> Response:
         seen_at = int(shown_time) if is_time else 0
         await _update(request, EndpointFields(**entries, seen_at=seen_at))
     except Stale:
-        return await _page(
+        return await _render_endpoint(
             request,
             409,
             {
@@ -150,7 +150,9 @@ async def change(request: PageRequest) -> Response:
         )
     except Invalid as problem:
         errors, requirement = field_error(problem)
-        return await _page(request, 400, errors, form=entries, seen_at=shown_time, wait=requirement)
+        return await _render_endpoint(
+            request, 400, errors, form=entries, seen_at=shown_time, wait=requirement
+        )
     return _redirect(request, done="changed")
 
 
@@ -189,7 +191,7 @@ async def remove(request: PageRequest) -> Response:
     try:
         await form_ids.run_once(request, work)
     except Invalid:
-        return await _page(
+        return await _render_endpoint(
             request, 400, {"confirm": N_("Type the host exactly as it is shown")}, confirm=confirm
         )
     return page_helpers.redirect(request, "developers", "webhooks", done="removed")
@@ -204,7 +206,7 @@ async def reveal(request: PageRequest) -> Response:
             lambda tx: webhooks.reveal_secret(tx, *ids, key, request.now, actor=actor)
         )
     except WrongKey:
-        return await _page(
+        return await _render_endpoint(
             request, 409, {"secret": N_("The secret cannot be read any more: make a new one")}
         )
     return render.page(request, "webhook_secret.html", secret=secret)
@@ -261,7 +263,9 @@ async def _send(
     except Invalid as problem:
         if problem.field != "id":
             raise
-        return await _page(request, 400, {"test": N_("The endpoint is disabled: enable it first")})
+        return await _render_endpoint(
+            request, 400, {"test": N_("The endpoint is disabled: enable it first")}
+        )
     return _redirect(request, **query(event_id))
 
 

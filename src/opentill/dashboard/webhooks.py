@@ -49,10 +49,10 @@ def field_error(problem: Invalid) -> tuple[dict[str, str], str]:
 
 async def show(request: PageRequest) -> Response:
     """Show the endpoints."""
-    return await _endpoints(request)
+    return await _render_endpoints(request)
 
 
-async def _endpoints(
+async def _render_endpoints(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
@@ -103,11 +103,11 @@ async def add(request: PageRequest) -> Response:
         endpoint_id = await form_ids.run_once(request, work)
     except KeyReused:
         error = N_("This form has added an endpoint already. Send it again to add this one too")
-        return await _endpoints(request, 409, {"url": error}, form=entries)
+        return await _render_endpoints(request, 409, {"url": error}, form=entries)
     except Invalid as problem:
         errors, requirement = field_error(problem)
         form_id = form.get(form_ids.FIELD, "")
-        return await _endpoints(
+        return await _render_endpoints(
             request, 400, errors, form=entries, form_id=form_id, wait=requirement
         )
     return page_helpers.redirect(request, "developers", "webhooks", endpoint_id, done="added")
