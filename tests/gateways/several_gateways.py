@@ -10,22 +10,28 @@ from typing import Any, Final
 import pytest
 
 from opentill.core.settings import Settings
+from opentill.sandbox import alipay
 from support import epay_gateway_server
 from support.api_server import SECRETS, ApiServer, serving
 from support.databases import cloned_database
 from support.stripe_server import KEY, SECRET, StripeServer
 
-NAMES: Final = ("sandbox", "stripe", "epay", "manual")
+NAMES: Final = ("sandbox", "stripe", "epay", "alipay", "manual")
 
 
 class GatewayDeployment:
     """A server and its providers; tests send the sandbox bank's callbacks themselves."""
 
     def __init__(
-        self, api_server: ApiServer, stripe: StripeServer, epay: epay_gateway_server.EpayServer
+        self,
+        api_server: ApiServer,
+        stripe: StripeServer,
+        epay: epay_gateway_server.EpayServer,
+        alipay_app: alipay.App,
     ) -> None:
-        """Store the servers, which the fixture ``deployment`` starts."""
+        """Store the servers, which the fixture ``deployment`` starts, and Alipay's keys."""
         self.api_server, self.stripe, self.epay = api_server, stripe, epay
+        self.alipay_app = alipay_app
 
 
 @contextmanager
@@ -55,12 +61,20 @@ def deployment(
         run(stripe.start())
         epay = run(epay_context.__aenter__())
         try:
-            settings = _settings(pooler_url(url), tmp_path_factory.mktemp("deployment"))
-            options = {"stripe_api_base": stripe.url, "epay_url": epay.url}
+            directory = tmp_path_factory.mktemp("deployment")
+            keys, settings = alipay.create(directory), _settings(pooler_url(url), directory)
+            options = {
+                "stripe_api_base": stripe.url,
+                "epay_url": epay.url,
+                "alipay_private_key": (keys / alipay.PRIVATE_KEY).read_text(),
+                "alipay_public_key": (keys / alipay.PUBLIC_KEY).read_text(),
+            }
+            alipay_app = alipay.load(directory)
+            assert alipay_app is not None
             with serving(
-                settings, gateway_options=settings.gateway_options | options
+                settings, gateway_options={**settings.gateway_options, **options}
             ) as api_server:
-                yield GatewayDeployment(api_server, stripe, epay)
+                yield GatewayDeployment(api_server, stripe, epay, alipay_app)
                 api_server.check_books()
         finally:
             run(epay_context.__aexit__(None, None, None))
@@ -68,6 +82,7 @@ def deployment(
 
 
 def _settings(url: str, directory: Path) -> Settings:
+    secrets: dict[str, Any] = {**SECRETS}
     return Settings(
         database_url=url,
         data_dir=directory,
@@ -77,10 +92,11 @@ def _settings(url: str, directory: Path) -> Settings:
             "stripe_secret_key": KEY, "stripe_webhook_secret": SECRET,
             "epay_pid": epay_gateway_server.PID,
             "epay_key": epay_gateway_server.KEY, "epay_currency": "USD",
+            "alipay_app_id": alipay.APP_ID,
             "manual_instructions": "IBAN",
         },
         limit_ip_per_minute=0,
         limit_checkouts_per_minute=0,
         limit_payments_per_minute=0,
-        **SECRETS,
+        **secrets,
     )  # fmt: skip

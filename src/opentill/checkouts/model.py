@@ -304,13 +304,14 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PayerInput(msgspec.Struct, frozen=True, kw_only=True):
-    """The unvalidated input of a payer on the payment page, and the payer's IP address."""
+    """The unvalidated input of a payer on the payment page, their IP address and device."""
 
     email: str
     name: str
     method: str
     ip: str
     locale: str
+    on_phone: bool = False
 
 
 class OpenedTest(msgspec.Struct, frozen=True):

@@ -352,6 +352,7 @@ async def pay(
             prefilled=session.customer_name,
             ip=entered.ip,
             locale=entered.locale,
+            on_phone=entered.on_phone,
         ),
         method=method,
         merchant_name=session.display_merchant_name,

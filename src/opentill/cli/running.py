@@ -267,6 +267,30 @@ def run_sandbox(
     )
 
 
+def alipay_settings(settings: Settings) -> list[str]:
+    """Create the keys of the bank's Alipay dialect, and return the settings of its shop."""
+    from opentill.sandbox import alipay
+
+    folder = alipay.create(settings.data_dir)
+    prefix = "OPENTILL_GATEWAY_ALIPAY_"
+    values = {
+        "URL": f"{settings.sandbox_public_url}{alipay.PATH}",
+        "APP_ID": alipay.APP_ID,
+        "SELLER_ID": alipay.SELLER_ID,
+        "PRIVATE_KEY_FILE": str(folder / alipay.PRIVATE_KEY),
+        "PUBLIC_KEY_FILE": str(folder / alipay.PUBLIC_KEY),
+    }
+    certificates = {
+        f"{name}_FILE": str(folder / file) for file, name in alipay.CERTIFICATES.items()
+    }
+    return [
+        "Alipay's dialect, with its public key:",
+        *(f"{prefix}{name}={value}" for name, value in values.items()),
+        "With certificates, instead of PUBLIC_KEY_FILE:",
+        *(f"{prefix}{name}={value}" for name, value in certificates.items()),
+    ]
+
+
 def bind_sandbox(settings: Settings) -> list[socket.socket]:
     """Listen at the sandbox bank's address. Raises ``ServeError``."""
     return http_server.bind(settings.sandbox_host, settings.sandbox_port, "OPENTILL_SANDBOX_PORT")

@@ -45,20 +45,31 @@ def worker() -> None:
         run_worker(ready)
 
 
-def sandbox() -> None:
+def sandbox(
+    *,
+    alipay: Annotated[
+        bool,
+        typer.Option("--alipay", help="Speak Alipay's dialect too; prints the gateway's settings."),
+    ] = False,
+) -> None:
     """Serve the sandbox bank alone, at OPENTILL_SANDBOX_HOST and OPENTILL_SANDBOX_PORT."""
-    from opentill.cli.running import PRIVATE, bind_sandbox, lock_sandbox, run_sandbox
+    from opentill.cli.running import (
+        PRIVATE,
+        alipay_settings,
+        bind_sandbox,
+        lock_sandbox,
+        run_sandbox,
+    )
     from opentill.config import with_sandbox_key
 
     settings = with_sandbox_key(session.settings(quiet=False, creates=True))
     os.umask(PRIVATE)
     lock = lock_sandbox(settings)
     sockets = bind_sandbox(settings)
+    lines = [f"Sandbox bank: {settings.sandbox_public_url}"]
     try:
-        run_sandbox(
-            settings,
-            sockets,
-            ready=lambda: typer.echo(f"Sandbox bank: {settings.sandbox_public_url}"),
-        )
+        if alipay:
+            lines += alipay_settings(settings)
+        run_sandbox(settings, sockets, ready=lambda: typer.echo("\n".join(lines)))
     finally:
         lock.release()

@@ -61,6 +61,7 @@ class PaymentRequest(msgspec.Struct, frozen=True, kw_only=True):
     callback_url: str  # where the provider sends its callbacks
     locale: str  # BCP 47 tag of the customer's page
     expires_at: int | None = None  # the end of the checkout session, Unix ms; None if unknown
+    on_phone: bool = False  # whether the customer's browser is that of a phone
 
 
 class RefundRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,6 +50,24 @@ OPTIONS: Final = (
         "epay", "epay_query", "post: orders are queried without the key in an address",
         secret=False, default="get",
     ),
+    Option("alipay", "alipay_app_id", "the number of the application at Alipay", secret=False),
+    Option("alipay", "alipay_private_key", "the application's private key, in PEM or Base64"),
+    Option("alipay", "alipay_public_key", "Alipay's public key, unless certificates are used"),
+    Option("alipay", "alipay_app_cert", "the application's certificate, appCertPublicKey_….crt"),
+    Option("alipay", "alipay_cert", "Alipay's certificate, alipayCertPublicKey_RSA2.crt"),
+    Option("alipay", "alipay_root_cert", "Alipay's root certificates, alipayRootCert.crt"),
+    Option(
+        "alipay", "alipay_seller_id", "the account that receives the money, 2088…; notifications"
+        " about others are refused", secret=False,
+    ),
+    Option(
+        "alipay", "alipay_products", "the products of the account: page and wap are Alipay's pages"
+        " for computers and phones, precreate is a QR code", secret=False, default="page,wap",
+    ),
+    Option(
+        "alipay", "alipay_url", "Alipay's sandbox, for tests", secret=False,
+        default="https://openapi.alipay.com/gateway.do",
+    ),
     Option(
         "manual", "manual_instructions", "how to transfer money; …_EUR and the like for one"
         " currency, …_FILE for text in a file", secret=False,
@@ -59,6 +77,7 @@ OPTIONS: Final = (
         for name, text, default in (
             ("stripe", _METHODS, _EVERY_METHOD),
             ("epay", "on offer; WECHAT_PAY=wxpay2 for a type of another name", "ALIPAY,WECHAT_PAY"),
+            ("alipay", _METHODS, _EVERY_METHOD),
             ("manual", _METHODS, _EVERY_METHOD),
             ("sandbox", _METHODS, _EVERY_METHOD),
         )
@@ -81,6 +100,13 @@ def _manual(settings: Settings) -> Gateway:
     return ManualGateway(instructions(settings.gateway_options))
 
 
+def _alipay(settings: Settings) -> Gateway:
+    # Imported late, because most deployments do not need it.
+    from opentill.gateways.alipay.configuration import make
+
+    return make(settings.gateway_options)
+
+
 def _epay(settings: Settings) -> Gateway:
     # Imported late, because most deployments do not need it.
     from opentill.gateways.epay.configuration import make
@@ -93,6 +119,7 @@ BUILT_IN: Final[dict[str, Factory]] = {
     "sandbox": _sandbox,
     "stripe": _stripe,
     "epay": _epay,
+    "alipay": _alipay,
 }
 # Gateways that cannot always report the result of a refund, so that an operator may record it.
 _OPERATOR_MAY_REPORT: Final = frozenset({"epay", "manual"})

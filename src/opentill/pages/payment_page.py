@@ -215,6 +215,7 @@ async def submit(request: PageRequest, session_id: str) -> Response:
                     method=entries.method,
                     ip=request.client_ip,
                     locale=visit.localizer.language,
+                    on_phone=_is_phone(request.headers),
                 ),
                 request.app.settings.public_url,
                 request.now,
@@ -239,6 +240,11 @@ async def submit(request: PageRequest, session_id: str) -> Response:
     if attempt is not None and attempt.status == "ACTION_REQUIRED":
         return see_other(render.path(payment, visit, "continue", attempt.id), headers)
     return see_other(render.path(payment, visit), headers)
+
+
+def _is_phone(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser says that it is that of a phone, as browsers of phones do."""
+    return b"Mobi" in headers.get(b"user-agent", b"")
 
 
 async def count_form(request: PageRequest, form: str) -> None:

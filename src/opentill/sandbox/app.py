@@ -14,9 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from opentill.sandbox import api, pages
+from opentill.sandbox import alipay, api, pages
 from opentill.sandbox.bank import Bank
 from opentill.sandbox.callbacks import RECEIVER, Dispatcher
+from opentill.sandbox.dialects import Dialects
 from opentill.sandbox.http import error_response, json_response
 from opentill.sandbox.model import Refusal, Timing
 from opentill.sandbox.purge import Purger
@@ -32,7 +33,8 @@ def create_app(
 ) -> Starlette:
     """Return the bank as an ASGI application; it opens its storage when it is started.
 
-    ``data_dir`` holds ``sandbox.sqlite3`` and is created if missing. ``secret`` is the bearer token
+    ``data_dir`` holds ``sandbox.sqlite3`` and is created if missing. If it has keys of
+    ``alipay.create``, the bank speaks Alipay's dialect too. ``secret`` is the bearer token
     of shops and signs callbacks. ``public_url`` is the bank's URL for customers. Only one process
     may serve a data directory. Raises ValueError if the secret is empty.
     """
@@ -48,10 +50,13 @@ def create_app(
         else:
             dispatcher.notify(topic.removeprefix(RECEIVER))
 
-    bank = Bank(public_url, timing)
+    alipay_app = alipay.load(data_dir)
+    spoken = [] if alipay_app is None else [alipay.Alipay(alipay_app)]
+    dialects: Dialects = {one.name: one for one in spoken}
+    bank = Bank(public_url, timing, dialects)
     store = Store(data_dir / FILE, notify)
     timer_runner = TimerRunner(store, bank.run_timer)
-    dispatcher = Dispatcher(store, secret, timing)
+    dispatcher = Dispatcher(store, secret, timing, dialects)
     purger = Purger(store)
 
     @asynccontextmanager
@@ -70,7 +75,12 @@ def create_app(
             await store.close()
 
     app = Starlette(
-        routes=[*api.routes, *pages.routes, Route("/healthz", healthz)],
+        routes=[
+            *api.routes,
+            *pages.routes,
+            Route("/healthz", healthz),
+            *(route for dialect in dialects.values() for route in dialect.routes),
+        ],
         exception_handlers={Refusal: _refuse, HTTPException: _refuse, Exception: _refuse},
         lifespan=running,
     )

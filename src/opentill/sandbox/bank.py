@@ -12,11 +12,12 @@ from typing import Literal
 import msgspec
 
 from opentill.sandbox import callbacks, timers
-from opentill.sandbox.callbacks import CallbackType
 from opentill.sandbox.cards import TestCard
+from opentill.sandbox.dialects import Dialects
 from opentill.sandbox.model import (
     DISPUTE_TRANSITIONS,
     PAYMENT_TRANSITIONS,
+    CallbackType,
     Dispute,
     Payment,
     PaymentOrder,
@@ -48,8 +49,9 @@ _DISPUTE_REPORTS: dict[Literal["won", "lost", "recovered"], CallbackType] = {
 class Bank:
     """The bank's rules; ``public_url`` is the base URL of its pages."""
 
-    def __init__(self, public_url: str, timing: Timing) -> None:
+    def __init__(self, public_url: str, timing: Timing, dialects: Dialects) -> None:
         """``public_url`` has no trailing slash."""
+        self._dialects = dialects
         self.public_url = public_url
         self._timing = timing
 
@@ -66,7 +68,9 @@ class Bank:
             raise Refusal(404, "not_found", "The sandbox bank has never seen this payment.")
         return payment
 
-    def start_payment(self, tx: Tx, order: PaymentOrder, now: int) -> tuple[Payment, bool]:
+    def start_payment(
+        self, tx: Tx, order: PaymentOrder, now: int, dialect: str = ""
+    ) -> tuple[Payment, bool]:
         """Start a payment; return it and whether it is new.
 
         Raises Refusal (409) if the id was used for another amount, currency or method. Texts and
@@ -89,6 +93,7 @@ class Bank:
             refunded_minor=0,
             created_at=now,
             updated_at=now,
+            dialect=dialect,
         )
         tx.insert("payments", msgspec.structs.asdict(payment))
         return payment, True
@@ -167,7 +172,14 @@ class Bank:
             now=now,
         )
         after = self.find_payment(tx, payment.id)
-        callbacks.queue(tx, after.callback_url, _REPORTS[status], now, self.view(after))
+        callbacks.queue(
+            tx,
+            after.callback_url,
+            _REPORTS[status],
+            now,
+            self.view(after),
+            dialect=self._dialects.get(after.dialect),
+        )
         return after
 
     # Refunds
@@ -300,7 +312,8 @@ class Bank:
     def _report_refund(self, tx: Tx, refund: Refund, now: int) -> None:
         kind: CallbackType = "refund.succeeded" if refund.status == "succeeded" else "refund.failed"
         payment = self.find_payment(tx, refund.payment_id)
-        callbacks.queue(tx, refund.callback_url, kind, now, self.view(payment), refund=refund)
+        dialect = self._dialects.get(payment.dialect)
+        callbacks.queue(tx, refund.callback_url, kind, now, self.view(payment), refund, dialect)
 
     # Disputes
 
@@ -365,7 +378,16 @@ class Bank:
 
     def _report_dispute(self, tx: Tx, kind: CallbackType, dispute: Dispute, now: int) -> None:
         payment = self.find_payment(tx, dispute.payment_id)
-        callbacks.queue(tx, payment.callback_url, kind, now, self.view(payment), dispute=dispute)
+        dialect = self._dialects.get(payment.dialect)
+        callbacks.queue(
+            tx,
+            payment.callback_url,
+            kind,
+            now,
+            self.view(payment),
+            dispute,
+            dialect,
+        )
 
     # Timers
 
@@ -375,6 +397,9 @@ class Bank:
             payment = self.find_payment(tx, timer.subject)
             if payment.status == "processing":
                 self._change_status(tx, payment, "declined", now, "processing_error")
+        elif timer.task == "expire":
+            if self.find_payment(tx, timer.subject).status == "action_required":
+                self.void(tx, timer.subject, now)
         elif timer.task == "dispute":
             with suppress(Refusal):  # a payment that is refunded or disputed is not disputed again
                 self.open_dispute(tx, timer.subject, "fraudulent", now)

@@ -10,6 +10,7 @@ import hmac
 import logging
 import secrets
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal
@@ -19,23 +20,17 @@ import httpx2
 import msgspec
 
 from opentill.sandbox import faults
-from opentill.sandbox.model import Dispute, PaymentView, Refund, Timing
+from opentill.sandbox.dialects import Dialect, Dialects
+from opentill.sandbox.model import (
+    DIALECT_FAULTS,
+    CallbackType,
+    Dispute,
+    PaymentView,
+    Refund,
+    Timing,
+)
 from opentill.sandbox.storage import Store, Tx
 from opentill.sandbox.timers import now_ms
-
-CallbackType = Literal[
-    "payment.processing",
-    "payment.succeeded",
-    "payment.declined",
-    "payment.refused",
-    "payment.voided",
-    "refund.succeeded",
-    "refund.failed",
-    "dispute.opened",
-    "dispute.won",
-    "dispute.lost",
-    "dispute.recovered",
-]
 
 RECEIVER: Final = "receiver:"  # begins the names of the topics that announce a due callback
 SIGNATURE_HEADER: Final = "Sandbox-Signature"
@@ -63,6 +58,7 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True):
     held: bool
     next_at: int
     created_at: int
+    dialect: str = ""  # whose form the body has, "" for the bank's own
 
 
 DISPUTE_RESPONSE_MS: Final = 14 * 24 * 3_600_000  # the shop must respond to a dispute in this time
@@ -74,39 +70,50 @@ def queue(
     kind: CallbackType,
     now: int,
     payment: PaymentView,
-    *,
-    refund: Refund | None = None,
-    dispute: Dispute | None = None,
+    about: Refund | Dispute | None = None,
+    dialect: Dialect | None = None,
 ) -> None:
-    """Queue a report, which is delivered to ``url`` after the commit."""
+    """Queue a report, which is delivered to ``url`` after the commit.
+
+    ``about`` is the refund or dispute of the payment that it reports. ``dialect`` is that of the
+    payment; reports that its provider does not have are left out.
+    """
     data: dict[str, Any] = {"payment": payment}
     subjects = [payment.id]
-    for name, part in (("refund", refund), ("dispute", dispute)):
-        if part is not None:
-            data[name] = part
-            subjects.append(part.id)
-    fault = faults.take(tx, "callback", *subjects)
+    if about is not None:
+        data["refund" if isinstance(about, Refund) else "dispute"] = about
+        subjects.append(about.id)
+    fault = faults.take(tx, "callback", *subjects, dialect=dialect is not None)
     fault_kind = None if fault is None else fault.kind
     is_delayed = fault_kind in {"slow", "out_of_order"}
     delay_ms = round(fault.delay_s * 1000) if fault is not None and is_delayed else 0
     callback_id = f"cb_{now:012x}{secrets.token_hex(8)}"
-    if dispute is not None:
-        data["dispute"] = msgspec.structs.asdict(dispute) | {
-            "respond_by": dispute.created_at + DISPUTE_RESPONSE_MS
+    if isinstance(about, Dispute):
+        data["dispute"] = msgspec.structs.asdict(about) | {
+            "respond_by": about.created_at + DISPUTE_RESPONSE_MS
         }
-    body = {"id": callback_id, "type": kind, "created_at": now, "data": data}
+    body: bytes | None = msgspec.json.encode(
+        {"id": callback_id, "type": kind, "created_at": now, "data": data}
+    )
+    if dialect is not None:
+        spoiled = fault_kind if fault_kind in DIALECT_FAULTS else None
+        refund = about if isinstance(about, Refund) else None
+        body = dialect.compose(tx, kind, now, payment, refund, spoiled)
+    if body is None:
+        return
     row = Callback(
         id=callback_id,
         receiver="{0.scheme}://{0.netloc}".format(urlsplit(url)),
         url=url,
         payment_id=payment.id,
-        body=msgspec.json.encode(body),
+        body=body,
         status="dropped" if fault_kind == "drop" else "pending",
         attempts=0,
         copies=1 if fault_kind == "duplicate" else 0,
         held=fault_kind == "out_of_order",
         next_at=now + delay_ms,
         created_at=now,
+        dialect="" if dialect is None else dialect.name,
     )
     tx.insert("callbacks", msgspec.structs.asdict(row))
     tx.announce(RECEIVER + row.receiver)
@@ -121,8 +128,9 @@ def sign(secret: str, body: bytes, timestamp: int) -> str:
 class Dispatcher:
     """Delivers callbacks, with one sender for each receiver with pending callbacks."""
 
-    def __init__(self, store: Store, secret: str, timing: Timing) -> None:
-        """``secret`` signs the callbacks."""
+    def __init__(self, store: Store, secret: str, timing: Timing, dialects: Dialects) -> None:
+        """``secret`` signs the callbacks that are in no dialect."""
+        self._dialects = dialects
         self._store = store
         self._secret = secret
         self._timing = timing
@@ -196,21 +204,29 @@ class Dispatcher:
         sender.notified.set()
 
     async def _send(self, callback: Callback) -> bool:
+        dialect = self._dialects.get(callback.dialect)
+        headers, content = self._sign(callback, dialect)
+        try:
+            async with asyncio.timeout(self._timing.callback_timeout_s):
+                response = await self._client.post(callback.url, content=content, headers=headers)
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
+            _log.info("callback %s did not arrive: %s", callback.id, type(error).__name__)
+            return False
+        arrived = response.is_success
+        if dialect is not None:
+            arrived = dialect.is_acknowledged(response.status_code, response.content)
+        if not arrived:
+            _log.info("callback %s got the response %d", callback.id, response.status_code)
+        return arrived
+
+    def _sign(self, callback: Callback, dialect: Dialect | None) -> tuple[Mapping[str, str], bytes]:
+        if dialect is not None:
+            return dialect.sign(callback.body, now_ms())
         headers = {
             "Content-Type": "application/json",
             SIGNATURE_HEADER: sign(self._secret, callback.body, int(time.time())),
         }
-        try:
-            async with asyncio.timeout(self._timing.callback_timeout_s):
-                response = await self._client.post(
-                    callback.url, content=callback.body, headers=headers
-                )
-        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
-            _log.info("callback %s did not arrive: %s", callback.id, type(error).__name__)
-            return False
-        if not response.is_success:
-            _log.info("callback %s got the response %d", callback.id, response.status_code)
-        return response.is_success
+        return headers, callback.body
 
 
 class _Sender:

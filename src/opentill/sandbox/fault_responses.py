@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from opentill.sandbox import faults
 from opentill.sandbox.http import error_response
-from opentill.sandbox.model import Fault, Operation, Refusal
+from opentill.sandbox.model import DIALECT_FAULTS, Fault, FaultKind, Operation, Refusal
 from opentill.sandbox.storage import Store, Tx
 
 _SKIPS_WORK: Final = ("timeout_before", "error_500", "reset")
@@ -22,12 +22,26 @@ async def respond(
 
     ``subject`` is the id of the payment or refund, to which a fault may be limited.
     """
+    return await respond_in_dialect(
+        store, operation, subject, lambda tx, _fault: work(tx), dialect=False
+    )
+
+
+async def respond_in_dialect(
+    store: Store,
+    operation: Operation,
+    subject: str,
+    work: Callable[[Tx, FaultKind | None], Response],
+    *,
+    dialect: bool = True,
+) -> Response:
+    """Respond as ``respond`` does; ``work`` also gets a fault that is to be in its response."""
 
     def run(tx: Tx) -> tuple[Fault | None, Response | None]:
-        fault = faults.take(tx, operation, subject)
+        fault = faults.take(tx, operation, subject, dialect=dialect)
         if fault is not None and fault.kind in _SKIPS_WORK:
             return fault, None
-        return fault, work(tx)
+        return fault, work(tx, fault.kind if fault and fault.kind in DIALECT_FAULTS else None)
 
     fault, response = await store.do(run)
     if fault is not None:

@@ -17,11 +17,23 @@ slow                 yes        the right response, ``delay_s`` late
 
 A callback can be a ``duplicate`` (delivered twice), ``out_of_order`` (held back until a later one
 about the same payment arrived, at most ``delay_s``), ``slow`` (``delay_s`` late) or be dropped.
+
+Responses and callbacks of dialects can also have a ``wrong_amount``, be about an ``other_account``,
+have a ``wrong_signature`` or be signed by an ``expired_certificate``. A refund can be
+``unconfirmed``: it is accepted and not done.
 """
 
 from typing import Final
 
-from opentill.sandbox.model import FAULTS, Fault, FaultKind, FaultOrder, Operation, Refusal
+from opentill.sandbox.model import (
+    DIALECT_FAULTS,
+    FAULTS,
+    Fault,
+    FaultKind,
+    FaultOrder,
+    Operation,
+    Refusal,
+)
 from opentill.sandbox.storage import Tx
 
 _DELAYS_S: Final[dict[FaultKind, float]] = {
@@ -61,13 +73,16 @@ def clear(tx: Tx) -> None:
     tx.run("delete from faults")
 
 
-def take(tx: Tx, operation: Operation, *subjects: str) -> Fault | None:
+def take(tx: Tx, operation: Operation, *subjects: str, dialect: bool = False) -> Fault | None:
     """Return and use up the oldest fault of an operation that applies; None if there is none.
 
-    A fault applies if its ``match`` is None or one of ``subjects``, which are ids.
+    A fault applies if its ``match`` is None or one of ``subjects``, which are ids, and if it is not
+    one of dialects' faults or ``dialect`` is true.
     """
     sql = "select * from faults where operation = :operation order by id"
     for fault in tx.all(Fault, sql, operation=operation):
+        if fault.kind in DIALECT_FAULTS and not dialect:
+            continue
         if fault.match is None or fault.match in subjects:
             tx.run("update faults set times = times - 1 where id = :id", id=fault.id)
             tx.run("delete from faults where id = :id and times <= 0", id=fault.id)

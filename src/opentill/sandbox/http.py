@@ -57,12 +57,21 @@ async def read_json(request: Request, struct: type[T], default: T | None = None)
 
 async def read_form(request: Request, struct: type[T]) -> T:
     """Return a URL-encoded form as ``struct``, whatever its media type. Raises Refusal."""
+    pairs = await read_pairs(request)
+    try:
+        return msgspec.convert(pairs, struct)
+    except ValueError as error:  # msgspec.ValidationError is a ValueError
+        raise Refusal(400, _CODE, str(error)) from None
+
+
+async def read_pairs(request: Request) -> dict[str, str]:
+    """Return a URL-encoded form in UTF-8 as pairs. Raises Refusal."""
     try:
         text = (await _read(request)).decode("ascii")
         pairs = parse_qsl(text, True, errors="strict", max_num_fields=_MAX_FIELDS)  # noqa: FBT003
-        return msgspec.convert(dict(pairs), struct)
-    except ValueError as error:  # UnicodeDecodeError and msgspec.ValidationError are ValueErrors
+    except ValueError as error:  # UnicodeDecodeError is a ValueError
         raise Refusal(400, _CODE, str(error)) from None
+    return dict(pairs)
 
 
 def read_millis(request: Request, name: str, default: int) -> int:

@@ -14,7 +14,20 @@ PaymentStatus = Literal[
 ]
 RefundStatus = Literal["pending", "succeeded", "failed"]
 DisputeStatus = Literal["opened", "won", "lost", "recovered"]
-Operation = Literal["pay", "find", "refund", "find_refund", "callback"]
+Operation = Literal["pay", "find", "close", "refund", "find_refund", "callback"]
+CallbackType = Literal[
+    "payment.processing",
+    "payment.succeeded",
+    "payment.declined",
+    "payment.refused",
+    "payment.voided",
+    "refund.succeeded",
+    "refund.failed",
+    "dispute.opened",
+    "dispute.won",
+    "dispute.lost",
+    "dispute.recovered",
+]
 FaultKind = Literal[
     "timeout_before",
     "timeout_after",
@@ -26,6 +39,11 @@ FaultKind = Literal[
     "duplicate",
     "out_of_order",
     "drop",
+    "wrong_amount",
+    "other_account",
+    "wrong_signature",
+    "expired_certificate",
+    "unconfirmed",
 ]
 
 # Status → the statuses that can follow it, for payments and for disputes.
@@ -54,13 +72,25 @@ _RESPONSE_FAULTS: Final[tuple[FaultKind, ...]] = (
     "reset_after",
     "slow",
 )
+# Faults of signatures and contents, which only dialects have. The bank's own API leaves them.
+_SIGNATURE_FAULTS: Final[tuple[FaultKind, ...]] = ("wrong_signature", "expired_certificate")
+DIALECT_FAULTS: Final[tuple[FaultKind, ...]] = (
+    "wrong_amount",
+    "other_account",
+    *_SIGNATURE_FAULTS,
+    "unconfirmed",
+)
 FAULTS: Final[dict[Operation, tuple[FaultKind, ...]]] = {
-    "pay": _RESPONSE_FAULTS,
-    "find": _RESPONSE_FAULTS,
-    "refund": _RESPONSE_FAULTS,
-    "find_refund": _RESPONSE_FAULTS,
-    "callback": ("duplicate", "out_of_order", "slow", "drop"),
-}
+    "pay": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS, "other_account"),
+    "find": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS, "wrong_amount", "other_account"),
+    "close": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS),
+    "refund": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS, "other_account", "unconfirmed"),
+    "find_refund": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS, "wrong_amount", "other_account"),
+    "callback": (
+        "duplicate", "out_of_order", "slow", "drop", *_SIGNATURE_FAULTS, "wrong_amount",
+        "other_account",
+    ),
+}  # fmt: skip
 
 Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
 Minor = Annotated[int, msgspec.Meta(gt=0, le=10**15)]
@@ -120,6 +150,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     refunded_minor: int
     created_at: int
     updated_at: int
+    dialect: str = ""  # the name of the dialect that started it, "" for the bank's own API
 
 
 class CardView(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ _BATCH: Final = 500  # one transaction deletes at most this many rows, so that n
 _OLD: Final = "select id from payments where updated_at < :before order by updated_at limit :batch"
 _DELETIONS: Final = (
     f"delete from refunds where payment_id in ({_OLD})",  # noqa: S608 - constants of ours
+    f"delete from alipay_trades where payment_id in ({_OLD})",  # noqa: S608 - constants of ours
     f"delete from disputes where payment_id in ({_OLD})",  # noqa: S608 - constants of ours
     f"delete from payments where id in ({_OLD})",  # noqa: S608 - constants of ours
 )

@@ -42,7 +42,8 @@ create table if not exists payments (
     refunded_minor integer not null check (refunded_minor between 0 and amount_minor),
     created_at integer not null,
     updated_at integer not null,
-    settled_at integer
+    settled_at integer,
+    dialect text not null default ''
 ) without rowid;
 create table if not exists refunds (
     id text primary key,
@@ -83,12 +84,20 @@ create table if not exists callbacks (
     copies integer not null default 0,
     held integer not null default 0,
     next_at integer not null,
-    created_at integer not null
+    created_at integer not null,
+    dialect text not null default ''
 ) without rowid;
 create index if not exists callbacks_due on callbacks (receiver, next_at) where status = 'pending';
 create index if not exists callbacks_old on callbacks (created_at) where status <> 'pending';
 create index if not exists callbacks_held on callbacks (payment_id)
     where status = 'pending' and held;
+create table if not exists alipay_trades (
+    payment_id text primary key references payments,
+    trade_no text not null unique,
+    product text not null,
+    opened integer not null,
+    expires_at integer not null
+) without rowid;
 create table if not exists timers (
     id integer primary key,
     due_at integer not null,
@@ -107,20 +116,29 @@ create table if not exists faults (
 """
 
 
-# Adds the columns of ``refunds`` that a file of an earlier version lacks.
-_LATER_COLUMNS: Final = """
-alter table refunds add column by_bank integer not null default 0;
-alter table refunds add column succeeded_at integer;
-alter table refunds add column reversed_at integer;
-update refunds set succeeded_at = updated_at where status = 'succeeded';
-"""
+# Table, a column that a file of an earlier version lacks, and the statements that upgrade it.
+_LATER_COLUMNS: Final = (
+    (
+        "refunds",
+        "by_bank",
+        """
+        alter table refunds add column by_bank integer not null default 0;
+        alter table refunds add column succeeded_at integer;
+        alter table refunds add column reversed_at integer;
+        update refunds set succeeded_at = updated_at where status = 'succeeded';
+        """,
+    ),
+    ("payments", "dialect", "alter table payments add column dialect text not null default '';"),
+    ("callbacks", "dialect", "alter table callbacks add column dialect text not null default '';"),
+)
 
 
 def _add_columns(connection: sqlite3.Connection) -> None:
     """Upgrade a file of an earlier version."""
-    names = {row[1] for row in connection.execute("pragma table_info(refunds)")}
-    if "by_bank" not in names:
-        connection.executescript(f"begin;{_LATER_COLUMNS}commit;")
+    for table, column, statements in _LATER_COLUMNS:
+        names = {row[1] for row in connection.execute(f"pragma table_info({table})")}
+        if column not in names:
+            connection.executescript(f"begin;{statements}commit;")
 
 
 class Tx:

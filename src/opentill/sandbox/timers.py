@@ -10,7 +10,7 @@ import msgspec
 
 from opentill.sandbox.storage import Store, Tx
 
-Task = Literal["decline", "dispute", "fail_refund"]
+Task = Literal["decline", "dispute", "fail_refund", "expire"]
 
 TIMERS: Final = "timers"  # the name of the topic that announces new timers
 _MAX_WAIT_S: Final = 60.0

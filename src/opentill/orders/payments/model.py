@@ -35,6 +35,7 @@ class Payer(msgspec.Struct, frozen=True, kw_only=True):
     prefilled: str | None = None  # the name that the merchant gave; used if the payer enters none
     ip: str
     locale: str
+    on_phone: bool = False  # whether their browser is that of a phone
 
     @property
     def order_name(self) -> str | None:

@@ -226,6 +226,7 @@ def _request(
         callback_url=callback_url(public_url, attempt.gateway),
         locale=intent.payer.locale,
         expires_at=intent.expires_at,
+        on_phone=intent.payer.on_phone,
     )
 
 
