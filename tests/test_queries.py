@@ -8,7 +8,7 @@ import re
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import asyncpg
 import msgspec
@@ -85,7 +85,7 @@ def prepared(postgres_url: str, template: str) -> dict[str, list[tuple[str, str]
     async def prepare() -> dict[str, list[tuple[str, str]]]:
         connection = await asyncpg.connect(url)
         try:
-            columns = {}
+            columns = dict[str, list[tuple[str, str]]]()
             for name, statement in STATEMENTS:
                 attributes = (await connection.prepare(statement.sql)).get_attributes()
                 columns[name] = [(column.name, column.type.name) for column in attributes]
@@ -111,7 +111,7 @@ def _fits(kind: msgspec.inspect.Type, column: str) -> bool:
         return any(_fits(part, column) for part in kind.types)
     if isinstance(kind, inspect.ListType):
         return column.endswith("[]") or column.startswith("_")
-    column_types = {
+    column_types: dict[type[msgspec.inspect.Type], set[str]] = {
         inspect.StrType: {"text", "varchar"},
         inspect.LiteralType: {"text"},
         inspect.IntType: {"int2", "int4", "int8"},
@@ -152,7 +152,8 @@ def _misfits(statement: Any, columns: list[tuple[str, str]]) -> list[str]:
     kinds = dict(columns)
     match statement:
         case Query():
-            fields = _fields(statement)
+            query = cast("Query[Any]", statement)
+            fields = _fields(query)
             return [f"{name} is on one side only" for name in sorted(kinds.keys() ^ fields)] + [
                 f"{name} is {kind}"
                 for name, kind in kinds.items()
@@ -162,8 +163,9 @@ def _misfits(statement: Any, columns: list[tuple[str, str]]) -> list[str]:
             if len(columns) != 1:
                 return [f"{len(columns)} columns"]
             (kind,) = kinds.values()
-            allowed = {statement.kind, msgspec.inspect.DecimalType}
-            fits = statement.kind is object or PYTHON[kind] in allowed
+            value = cast("Value[Any]", statement)
+            allowed: set[Any] = {value.kind, msgspec.inspect.DecimalType}
+            fits = value.kind is object or PYTHON[kind] in allowed
             return [] if fits else [f"a value is {kind}"]
         case _:
             return list(kinds)
@@ -178,7 +180,8 @@ ACROSS_MERCHANTS: Final = frozenset(
         "approvals.queries": "ANYWHERE DECIDED WAITING",
         "checkouts.queries": "COUNT_DUE DUE GATEWAY_TESTS",
         "db.queries": "ROW_COUNTS",
-        "disputes.queries": "ANYWHERE CLAIM_UNMATCHED COUNT_UNMATCHED DUE MAKE_DUE OF_ALL",
+        "disputes.queries": "ANYWHERE CLAIM_UNMATCHED COUNT_UNMATCHED DUE MAKE_DUE OF_ALL"
+        " UNFORWARDED",
         "epay.queries": "ALL ANY FAILED_NOTICES MAKE_NOTICES_DUE PAID_TWICE PRUNE_REQUESTS"
         " SKIP_NOTICES",
         "figures.brand_queries": "CLEAR DIFFER DISPUTES_OF_ALL LOCK PAYMENTS_OF_ALL RECOUNT",
@@ -203,6 +206,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         "orders.settlement.queries": "RESERVES_DUE",
         "payment_links.queries": "ANYWHERE NOTE_ENDED",
         "payouts.queries": "ANYWHERE BY_IDS DUE FINISH_RUN IN_RUN MOVED_BY_RUN NEXT_DUE_MERCHANTS"
+        " OF_ALL"
         " OF_BANK_REFERENCE PUT_IN_FILE REQUESTS_DECIDED REQUESTS_WAITING REQUEST_ANYWHERE"
         " RETURNED RUN_EXCEEDS"
         " SUMS_OF_RUNS TRANSFERS WAITING_OF_RUN",
@@ -249,7 +253,7 @@ RUN_METHODS: Final = frozenset({"first", "one", "all", "each", "get", "run"})
 @cache
 def _calls() -> list[tuple[str, ModuleType, ast.Call]]:
     """Return every call that may run a statement, with its place and module."""
-    calls = []
+    calls = list[tuple[str, ModuleType, ast.Call]]()
     for info in pkgutil.walk_packages(opentill.__path__, "opentill."):
         if info.name.endswith("__main__"):
             continue

@@ -57,6 +57,9 @@ GLOBAL_INDEXES: Final = {
     "mail_events_put_aside_newest",
     "gateway_tests_newest",
     "disputes_of_all",
+    "disputes_responded",
+    "payouts_of_all",
+    "payouts_by_amount",
     "payouts_returned",
     "payouts_by_bank_reference",
     "products_by_words",
@@ -392,7 +395,7 @@ def test_a_refusal_names_the_rule(books: str, statement: str, rule: str) -> None
         try:
             await connection.execute(statement)
         except asyncpg.CheckViolationError as error:
-            return error.constraint_name
+            return error.constraint_name or ""
         finally:
             await connection.close()
         return ""

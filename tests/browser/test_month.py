@@ -309,9 +309,9 @@ async def _send_run(month: Month, currency: str, reference: str) -> dict[str, st
     Returns the amounts by end-to-end id.
     """
     fin, gus = month.staff["fin"], month.staff["gus"]
-    await fin.open_page("/console/payouts")
+    await fin.open_page("/console/payout-runs")
     text = await fin.submit_form(
-        'form[action$="/payouts/run"]', currency=currency, reference=reference, reason="monthly"
+        'form[action$="/payout-runs/run"]', currency=currency, reference=reference, reason="monthly"
     )
     assert "Ready" in text, text
     file_form = 'form[action$="/file"]:has([value=csv])'
@@ -333,9 +333,9 @@ async def _upload_report(month: Month, currency: str, lines: list[tuple[str, str
         for index, (id_, status, amount) in enumerate(lines)
     ]  # fmt: skip
     gus = month.staff["gus"]
-    await gus.open_page("/console/payouts")
+    await gus.open_page("/console/payout-runs")
     return await gus.submit_form(
-        'form[action$="/payouts/report"]', report=_csv_upload(rows, f"bank-{now_ms()}.csv")
+        'form[action$="/payout-runs/report"]', report=_csv_upload(rows, f"bank-{now_ms()}.csv")
     )
 
 
@@ -368,7 +368,7 @@ async def _make_payout_runs(month: Month) -> None:
     await fin.open_page(f"/console/merchants/{soap.id}/bank-account")
     account = {"account": "NL91ABNA0417164300", "holder": soap.name, "reason": "new bank"}
     await fin.submit_form('form[action$="/bank-account"]', **account)
-    await fin.open_page("/console/payouts")
+    await fin.open_page("/console/payout-runs")
     assert "Account changed" in await fin.main_text()
     await month.advance_clock(4 * DAY)
     second_run = await _send_run(month, "EUR", "2026-11 again")

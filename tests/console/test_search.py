@@ -27,7 +27,7 @@ def search(visitor: Visitor, text: str) -> dict[str, str]:
     response = visitor.get(PATH, params={"q": text})
     assert response.status_code == 200, response.headers
     assert not re.search(r"<script(?! src=)|\sstyle=|\son\w+=", response.text)
-    groups = {}
+    groups = dict[str, str]()
     for group in _GROUP.findall(response.text):
         heading = _HEADING.search(group)
         assert heading is not None
@@ -78,7 +78,7 @@ def test_an_id_leads_straight_to_its_page_at_any_merchant(shop: Shop) -> None:
         (number, f"/console/payments/{order['id']}"),
         (shop.id, f"/console/merchants/{shop.id}"),
         (product, f"/dashboard/{shop.id}/products/{product}"),
-        (payout.id, f"/console/payout/{payout.id}"),
+        (payout.id, f"/console/payouts/{payout.id}"),
         (endpoint, f"/dashboard/{shop.id}/developers/webhooks/{endpoint}"),
     ):
         assert agent.get(PATH, params={"q": text}).headers.get("location") == path, text

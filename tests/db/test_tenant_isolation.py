@@ -84,7 +84,7 @@ EXPLAINED: Final = frozenset(
     for feature, names in {
         # these read rows of all merchants, or one row by an id that is unique over all merchants
         "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE GATEWAY_TESTS",
-        "disputes.queries": "ANYWHERE SEARCH OF_ALL CHANGE_REFUSAL",
+        "disputes.queries": "ANYWHERE SEARCH OF_ALL UNFORWARDED CHANGE_REFUSAL",
         "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
         "adjustments.queries": "ANYWHERE",
         # these run in tests/payouts, tests/db/test_row_locks.py and tests/console/test_books.py
@@ -195,7 +195,9 @@ EXPLAINED: Final = frozenset(
         " NEWEST_OF_ALL_BY_REFUNDS_BY_PARTIALLY_REFUNDED0"
         " NEWEST_OF_ALL_BY_REFUNDS_BY_REFUND_PENDING0"
         " NEWEST_OF_ALL_BY_REFUNDS_BY_REFUND_FAILED0",
-        "payouts.queries    ": "OF_REFERENCE",
+        "payouts.queries    ": "OF_REFERENCE OF_ALL OF_AMOUNTS RUNS_OF_PAYOUTS",
+        # this reads orders of many merchants by both ids: tests/console/test_disputes.py
+        "orders.customers.queries": "OF_ORDERS",
         "products.queries ": "SEARCH_ALL",
         "merchants.queries        ": "ALL_NAMES",
         # this is for payments in a batch: tests/orders/payments/test_confirmation.py
@@ -321,12 +323,14 @@ class Business:
         shop.data("PATCH", path, json={"maxUses": 5})
         link = api_server.tx(lambda tx: payment_links.find(tx, self.id, created["id"]))
         selection = payment_links.Selection(visitor="192.0.2.1")
-        for _ in range(2):  # the second session counts the first as a use
-            session = api_server.tx(
+        _, session = (  # the second session counts the first as a use
+            api_server.tx(
                 lambda tx: payment_links.open_session(
                     tx, self.app.gateways, link, selection, api_server.settings, self.now
                 )
             )
+            for _ in range(2)
+        )
         idle = {"merchant_id": self.id, "payment_link_id": link.id, "before": self.now * 2}
         assert api_server.tx(lambda tx: link_queries.HAS_IDLE.get(tx, **idle))
         assert api_server.tx(lambda tx: link_queries.LOCK_IDLE.get(tx, **idle))
@@ -526,8 +530,8 @@ class Business:
                     now=self.advance(),
                 )
             )
-        (file, _) = api_server.tx(lambda tx: disputes.list_evidence(tx, dispute))
-        api_server.tx(lambda tx: disputes.read_evidence(tx, self.id, file.id))
+        (evidence, _) = api_server.tx(lambda tx: disputes.list_evidence(tx, dispute))
+        api_server.tx(lambda tx: disputes.read_evidence(tx, self.id, evidence.id))
         api_server.tx(lambda tx: disputes.set_deadline(tx, self.id, dispute.id, DAY, self.now))
         api_server.tx(
             lambda tx: disputes.respond(
@@ -626,7 +630,9 @@ class Business:
         adjustment_request = partial(
             adjustments.AdjustmentRequest, amount_minor=50, reason="why", by="tester"
         )
-        for kind, limit in (("freeze", None), ("unfreeze", None), ("recharge", 0), ("fee", 0)):
+        limits: dict[adjustments.Kind, int | None]
+        limits = {"freeze": None, "unfreeze": None, "recharge": 0, "fee": 0}
+        for kind, limit in limits.items():
             requested = adjustment_request(kind=kind, reference=world.new_reference())
             above = None if limit is None else world.Decimal(limit)
             adjustment, repeated = (
@@ -926,6 +932,8 @@ class Business:
             for query in (orders.ExportQuery(), orders.ExportQuery(amount="9.99")):
                 api_server.run(self._export_local_times(query))
             api_server.tx(lambda tx: orders.recent_customers(tx, self.id, 20))
+            own_payouts = payouts.PayoutFilter(merchant_id=self.id)
+            assert api_server.tx(partial(payouts.search_all, criteria=own_payouts, limit=5))
             for search in (products.search, payment_links.list_matching, payouts.list_matching):
                 assert api_server.tx(lambda tx, search=search: search(tx, self.id, ""))
             api_server.run(orders.find_customers(self.app.db, self.id, "ann@"))
@@ -1066,7 +1074,7 @@ def test_a_statement_without_a_condition_on_the_merchant_is_reported(
         int, "select count(*) from products where merchant_id = :merchant_id or name <> ''"
     )
     monkeypatch.setitem(NAMES, id(leak), "planted.LEAK")
-    examiner = Examiner(api_server.settings.database_url)
+    examiner = Examiner(str(api_server.settings.database_url))
     with examiner.examining():
         business = Business(api_server, inbox, examiner)
         business.use_products()

@@ -51,6 +51,7 @@ async def _page(
             (payout.amount_minor + payout.fee_minor, payout.currency),
             Rules.from_settings(request.app.settings), request.now,
         )  # fmt: skip
+        runs = await payouts.find_runs_of_payouts(tx, [payout])
 
     def write_amount(minor: int) -> str:
         return request.localizer.amount(Money(minor, payout.currency))
@@ -61,6 +62,7 @@ async def _page(
         status,
         payout=payout,
         merchant=merchant,
+        run=runs.get((merchant.id, payout.id)),
         amount=write_amount(payout.amount_minor),
         fee=write_amount(payout.fee_minor),
         total=write_amount(payout.amount_minor + payout.fee_minor),
@@ -120,7 +122,7 @@ async def record_result(request: PageRequest) -> Response:
     return render.see_other(request, f"{request.path}?{state}={event}")
 
 
-PLACE: Final = f"{CONSOLE_PATH}/payout/{{payout:id}}"
+PLACE: Final = f"{CONSOLE_PATH}/payouts/{{payout:id}}"
 pages: Final = (
     Page("GET", PLACE, "payouts.read", show_payout),
     Page("POST", PLACE, "payouts.manage", record_result),

@@ -35,6 +35,13 @@ PAYOUT_ERROR: Final = {
     "reason": N_("Say why, in a few words."),
     "payout": N_("Nothing was done: the status of this payout has changed meanwhile."),
 }
+PAYOUT_FILTER_ERROR: Final = {"amount": N_("Enter an amount such as 24.90 or $24.90")}
+PAYOUT_STATUS: Final = {
+    "PENDING": NC_("payout", "Pending"),
+    "PAID": NC_("payout run", "Paid"),
+    "FAILED": N_("Failed"),
+}
+RETURNED_PAYOUT: Final = NC_("payout", "Returned")
 REPORT_RESULT: Final = {
     "new": N_("Read: {sent} sent, {returned} came back, {found} in the inbox."),
     "before": N_("This file was read before. Nothing was changed."),

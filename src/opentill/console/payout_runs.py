@@ -261,7 +261,7 @@ async def apply_bank_report(request: PageRequest) -> Response:
     return render.see_other(request, f"{PLACE}?{urlencode(counts)}")
 
 
-PLACE: Final = f"{CONSOLE_PATH}/payouts"
+PLACE: Final = f"{CONSOLE_PATH}/payout-runs"
 pages: Final = (
     Page("GET", PLACE, "payouts.read", list_runs, menu=N_("Payout runs"), group="money"),
     Page("POST", f"{PLACE}/run", "payouts.manage", start_run),

@@ -67,11 +67,11 @@ async def _dispute_page(tx: Tx, id_: str) -> str:
 
 
 async def _payout_page(tx: Tx, id_: str) -> str:
-    return f"{CONSOLE_PATH}/payout/{(await payouts.find_anywhere(tx, id_)).id}"
+    return f"{CONSOLE_PATH}/payouts/{(await payouts.find_anywhere(tx, id_)).id}"
 
 
 async def _run_page(tx: Tx, id_: str) -> str:
-    return f"{CONSOLE_PATH}/payouts/{(await payouts.find_run(tx, id_)).id}"
+    return f"{CONSOLE_PATH}/payout-runs/{(await payouts.find_run(tx, id_)).id}"
 
 
 async def _product_page(tx: Tx, id_: str) -> str:
@@ -257,7 +257,7 @@ async def _find_payouts(tx: Tx, request: PageRequest, text: str, names: _Names) 
         name=N_("Payouts"),
         hits=[
             Hit(
-                href=request.console("payout", payout.id),
+                href=request.console("payouts", payout.id),
                 title=payout.reference,
                 details=[names.get(payout.merchant_id, payout.merchant_id)],
                 amount=request.localizer.amount(Money(payout.amount_minor, payout.currency)),
@@ -277,7 +277,7 @@ async def _find_runs(tx: Tx, request: PageRequest, text: str) -> Group:
         name=N_("Payout runs"),
         hits=[
             Hit(
-                href=request.console("payouts", run.id),
+                href=request.console("payout-runs", run.id),
                 title=run.reference,
                 details=[run.currency],
                 status=RUN_STATUS[run.status],

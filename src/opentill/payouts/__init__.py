@@ -20,6 +20,7 @@ from opentill.payouts.model import (
     PayoutOut,
     PayoutRequest,
     Run,
+    RunOfPayout,
     RunRequest,
     RunSums,
     RunView,
@@ -29,6 +30,7 @@ from opentill.payouts.model import (
     WaitingPayout,
     names_account,
 )
+from opentill.payouts.overview import PayoutFilter, find_runs_of_payouts, search_all
 from opentill.payouts.requests import (
     approve,
     find_request,
@@ -84,9 +86,11 @@ __all__ = [
     "HoldRule",
     "InRun",
     "Payout",
+    "PayoutFilter",
     "PayoutOut",
     "PayoutRequest",
     "Run",
+    "RunOfPayout",
     "RunRequest",
     "RunSums",
     "RunView",
@@ -110,6 +114,7 @@ __all__ = [
     "find_request",
     "find_run",
     "find_run_by_reference",
+    "find_runs_of_payouts",
     "list_decided_requests",
     "list_due",
     "list_matching",
@@ -133,6 +138,7 @@ __all__ = [
     "returned_since",
     "run_needs_second",
     "search",
+    "search_all",
     "send_run",
     "start_run",
     "view_run",

@@ -152,6 +152,15 @@ class StoredAccount(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.country} ···· {self.hint}"
 
 
+class RunOfPayout(msgspec.Struct, frozen=True, kw_only=True):
+    """The run by which a payout goes to the bank."""
+
+    merchant_id: str
+    payout_id: str
+    run_id: str
+    reference: str
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Payouts in one currency that go to the bank in one file; times in Unix ms."""
 
