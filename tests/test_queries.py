@@ -34,6 +34,7 @@ OTHER_MODULES: Final = {
     "opentill.orders.search.lookup_queries": "looking up orders by ids and numbers",
     "opentill.orders.search.across_merchants_queries": "finding orders of all merchants",
     "opentill.orders.transition_queries": "the statements of transitions",
+    "opentill.payouts.overview_queries": "the list of payouts of all merchants",
     "opentill.webhooks.catchup_queries": "numbering events, and reading them by number",
     "opentill.webhooks.dispatch_queries": "the statements of the dispatcher",
 }
@@ -205,8 +206,8 @@ ACROSS_MERCHANTS: Final = frozenset(
         "orders.search.queries": "INDEX_AGAIN WAITING",
         "orders.settlement.queries": "RESERVES_DUE",
         "payment_links.queries": "ANYWHERE NOTE_ENDED",
+        "payouts.overview_queries": "OF_ALL",
         "payouts.queries": "ANYWHERE BY_IDS DUE FINISH_RUN IN_RUN MOVED_BY_RUN NEXT_DUE_MERCHANTS"
-        " OF_ALL"
         " OF_BANK_REFERENCE PUT_IN_FILE REQUESTS_DECIDED REQUESTS_WAITING REQUEST_ANYWHERE"
         " RETURNED RUN_EXCEEDS"
         " SUMS_OF_RUNS TRANSFERS WAITING_OF_RUN",

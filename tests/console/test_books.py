@@ -17,6 +17,7 @@ from support.spreadsheets import csv_rows
 from support.world import NOW
 
 REASON = {"reason": "weekly"}
+RUNS = "/console/payout-runs"
 
 
 @pytest.fixture
@@ -44,17 +45,17 @@ def test_a_payout_run_goes_from_due_merchants_to_the_bank_report_and_its_differe
     merchant_with_new_account = shop.api_server.tx(
         lambda tx: create_payee(tx, minor=777, rule=rule)
     )
-    page = finance.get("/console/payout-runs")
+    page = finance.get(RUNS)
     assert "···· 3000" in page.text
     form = {"currency": "EUR", "reference": "W-48 <b>", "on": "", **REASON}
     # A double click submits the form twice.
-    responses = [finance.post("/console/payout-runs/run", form) for _ in range(2)]
+    responses = [finance.post(f"{RUNS}/run", form) for _ in range(2)]
     # The first location's query may name accounts of other tests, which cannot be decrypted here.
     (path,) = {response.headers["location"].partition("?")[0] for response in responses}
     page = finance.get(path)
     assert "W-48 &lt;b&gt;" in page.text
     assert "Ready" in page.text
-    assert 'class="row-link" href="' + path in finance.get("/console/payout-runs").text
+    assert 'class="row-link" href="' + path in finance.get(RUNS).text
     (payout,) = shop.api_server.tx(lambda tx: payouts.search(tx, merchant.id))
     assert payout.id in page.text
     assert "Not in the file" not in page.text
@@ -79,13 +80,13 @@ def test_a_payout_run_goes_from_due_merchants_to_the_bank_report_and_its_differe
         f"{payout.id},paid,100.00,EUR,B-1,\n{UNKNOWN_PAYOUT},paid,7.00,EUR,B-2,\n"
         "rent,paid,1250.00,EUR,B-3,\n"
     )
-    response = _upload(finance, "/console/payout-runs/report", "report", lines)
+    response = _upload(finance, f"{RUNS}/report", "report", lines)
     assert "sent=1&returned=0&known=0&found=1" in response.headers["location"]
-    repeated = _upload(finance, "/console/payout-runs/report", "report", lines)
+    repeated = _upload(finance, f"{RUNS}/report", "report", lines)
     assert "was read before" in finance.get(repeated.headers["location"]).text
     assert "B-1" in finance.get(path).text
     _check_marking_a_run_as_paid(shop, finance)
-    invalid = _upload(finance, "/console/payout-runs/report", "report", "a,b\n1,2\n")
+    invalid = _upload(finance, f"{RUNS}/report", "report", "a,b\n1,2\n")
     assert (invalid.status_code, "Nothing was changed" in invalid.text) == (400, True)
     assert "<pre>end_to_end_id,status,amount,currency,bank_reference,reason\n" in invalid.text
     _check_resolving_a_difference(shop, finance, merchant.id)
@@ -95,7 +96,7 @@ def _check_marking_a_run_as_paid(shop: Shop, finance: Visitor) -> None:
     rule = payouts.HoldRule(shop.api_server.app.settings.secret_key, 3)
     merchant = shop.api_server.tx(lambda tx: create_payee(tx, rule=rule))
     form = {"currency": "EUR", "reference": f"next {merchant.id}", "on": "", **REASON}
-    path = finance.post("/console/payout-runs/run", form).headers["location"].partition("?")[0]
+    path = finance.post(f"{RUNS}/run", form).headers["location"].partition("?")[0]
     assert _state_of_run(finance, path) == "Ready"
     paid_form = {"reference": "B-9", **REASON}
     assert "Mark all as paid" not in finance.get(path).text
@@ -120,11 +121,7 @@ def _check_marking_a_run_as_paid(shop: Shop, finance: Visitor) -> None:
 
 def _state_of_run(finance: Visitor, path: str) -> str:
     """Return the state of a run with payouts of 107.77 euros, as its page and the list show it."""
-    row = (
-        finance.get("/console/payout-runs")
-        .text.partition(f'href="{path}"')[2]
-        .partition("</tr>")[0]
-    )
+    row = finance.get(RUNS).text.partition(f'href="{path}"')[2].partition("</tr>")[0]
     cells = re.findall(r'data-label="(?:Sum|Payouts|Paid|Currency)"[^>]*>([^<]*)<', row)
     state = re.findall(r'class="status[^"]*">(\w+)<', row)[0]
     assert cells == ["€107.77", "EUR", "2", "2" if state == "Paid" else "0"]
@@ -231,14 +228,14 @@ def test_a_returned_payout_above_the_limit_in_a_bank_report_waits_for_a_second_p
     server.app.settings = msgspec.structs.replace(server.app.settings, approval_above=Decimal(5))
     lines = "end_to_end_id,status,amount,currency,bank_reference,reason\n"
     lines += f"{payout.id},returned,33.00,USD,B-7,AC04 <closed>\n"
-    response = _upload(finance, "/console/payout-runs/report", "report", lines)
+    response = _upload(finance, f"{RUNS}/report", "report", lines)
     assert "returned=0&known=0&found=0&waiting=1" in response.headers["location"]
     page = finance.get(response.headers["location"]).text
     assert "1 wait for a second person." in page
     assert payout.id in page.partition('id="lines"')[2]
     assert "AC04 &lt;closed&gt; (bank reference B-7)" in page
     assert _payout_status(shop, payout.id) == "PAID"
-    repeated = _upload(finance, "/console/payout-runs/report", "report", lines)
+    repeated = _upload(finance, f"{RUNS}/report", "report", lines)
     assert "read=before" in repeated.headers["location"]
     assert repeated.headers["location"].endswith("waiting=1")
     (request,) = [
@@ -249,7 +246,7 @@ def test_a_returned_payout_above_the_limit_in_a_bank_report_waits_for_a_second_p
     admin = create_person(server, None, staff_role="admin")
     assert admin.post(approve).status_code == 303
     assert _payout_status(shop, payout.id) == "FAILED"
-    assert payout.id not in finance.get("/console/payout-runs").text.partition('id="lines"')[2]
+    assert payout.id not in finance.get(RUNS).text.partition('id="lines"')[2]
 
 
 def test_staff_confirm_a_bank_account_after_a_returned_payout(shop: Shop, finance: Visitor) -> None:
@@ -261,7 +258,7 @@ def test_staff_confirm_a_bank_account_after_a_returned_payout(shop: Shop, financ
     payout = server.tx(lambda tx: payouts.create(tx, merchant.id, request, None, now))
     server.tx(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", now))
     server.tx(lambda tx: payouts.record_return(tx, payout.id, "AC04 closed", "ann", now))
-    assert "Returned by the bank" in finance.get("/console/payout-runs").text
+    assert "Returned by the bank" in finance.get(RUNS).text
     path = f"/console/merchants/{merchant.id}/bank-account"
     page = finance.get(path).text
     assert "Confirm this account" in page
@@ -314,20 +311,18 @@ def test_a_run_begins_in_a_currency_in_which_payouts_are_due(shop: Shop, finance
     server.app.settings = msgspec.structs.replace(server.app.settings, payout_accounts=accounts)
     rule = payouts.HoldRule(server.app.settings.secret_key, 3)
     server.tx(lambda tx: create_payee(tx, rule=rule, settlement_currency="SEK"))
-    options = re.findall(
-        r'<option value="(\w{3})">([^<]*)', finance.get("/console/payout-runs").text
-    )
+    options = re.findall(r'<option value="(\w{3})">([^<]*)', finance.get(RUNS).text)
     assert [currency for currency, _ in options] == ["SEK", "CHF"]
     assert "100.00" in options[0][1]
     form = {"currency": "CHF", "reference": "W-50", "on": "", **REASON}
-    refusal = finance.post("/console/payout-runs/run", form)
+    refusal = finance.post(f"{RUNS}/run", form)
     assert (refusal.status_code, 'id="currency-error"' in refusal.text) == (400, True)
     assert "No payout is due in this currency" in refusal.text
     assert "W-50" not in refusal.text.partition('id="runs"')[2]
-    response = finance.post("/console/payout-runs/run", form | {"currency": "SEK"})
+    response = finance.post(f"{RUNS}/run", form | {"currency": "SEK"})
     assert response.status_code == 303
     lines = "end_to_end_id,status,amount,currency,bank_reference,reason\nrent,paid,9.00,SEK,B,\n"
-    response = _upload(finance, "/console/payout-runs/report", "report", lines)
+    response = _upload(finance, f"{RUNS}/report", "report", lines)
     page = finance.get(response.headers["location"]).text
     assert ('role="status"' in page, "Change or clear the filters" in page) == (True, False)
 
@@ -340,7 +335,7 @@ def test_the_file_of_a_run_above_the_limit_is_offered_to_a_second_person_only(
     rule = payouts.HoldRule(server.app.settings.secret_key, 3)
     merchant = server.tx(lambda tx: create_payee(tx, rule=rule))
     form = {"currency": "EUR", "reference": f"above {merchant.id}", "on": "", **REASON}
-    path = finance.post("/console/payout-runs/run", form).headers["location"].partition("?")[0]
+    path = finance.post(f"{RUNS}/run", form).headers["location"].partition("?")[0]
     page = finance.get(path).text
     assert ("Download CSV" in page, "Somebody else must download this file" in page) == (
         False,
@@ -359,12 +354,12 @@ def test_an_invalid_payout_run_is_refused_at_its_field(shop: Shop, finance: Visi
         ({"currency": "USD"}, "currency"), ({"reference": " "}, "reference"),
         ({"on": "2020-01-01"}, "on"), ({"reason": ""}, "reason"),
     ):  # fmt: skip
-        refusal = finance.post("/console/payout-runs/run", form | change)
+        refusal = finance.post(f"{RUNS}/run", form | change)
         assert refusal.status_code == 400, change
         assert f'href="#{field}"' in refusal.text
     support = create_person(shop.api_server, None, staff_role="support")
-    assert support.post("/console/payout-runs/run", form).status_code == 403
-    assert "Start a payout run" not in support.get("/console/payout-runs").text
+    assert support.post(f"{RUNS}/run", form).status_code == 403
+    assert "Start a payout run" not in support.get(RUNS).text
     assert finance.get("/console/payout-runs/run_00000000000000000000000000").status_code == 404
 
 

@@ -190,3 +190,67 @@ def test_unmatched_disputes_in_any_currency_are_shown(shop: Shop) -> None:
     assert page.status_code == 200
     for text in ("$123.45", "9991 minor units of KWD", "7771 minor units of ANG"):
         assert text in page.text, text
+
+
+def test_the_list_shows_the_customer_of_each_dispute(shop: Shop) -> None:
+    server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
+    other_shop = server.create_shop()
+    for merchant, name in ((shop, "Ada <Own>"), (other_shop, "Bo <Other>")):
+        order_id = merchant.create_paid_order()["id"]
+        merchant.open_dispute(order_id)
+        server.sql(
+            "update orders set customer_name = $3, customer_email = $4"
+            " where merchant_id = $1 and id = $2",
+            merchant.id,
+            order_id,
+            name,
+            f"{name[:2].lower()}@shop.example",
+        )
+    rows = re.findall(r'<tr role="row">.*?</tr>', auditor.get("/console/disputes").text, re.DOTALL)
+    for merchant, name in ((shop, "Ada &lt;Own&gt;"), (other_shop, "Bo &lt;Other&gt;")):
+        (row,) = (row for row in rows if name in row)
+        assert f"/console/merchants/{merchant.id}" in row
+        assert f"{name[:2].lower()}@shop.example" in row
+
+
+def test_the_file_of_disputes_says_how_the_merchant_responded_and_how_it_ended(
+    shop: Shop,
+) -> None:
+    server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
+    contested, silent = (shop.open_dispute(shop.create_paid_order()["id"]) for _ in range(2))
+    now = server.app.clock()
+
+    async def work(tx: Tx) -> None:
+        who = "ann@shop.example (per_1)"
+        await disputes.respond(tx, shop.id, contested.id, "CONTESTED", who=who, now=now)
+        await disputes.decide(tx, shop.id, contested.id, "lost", who="op", reason="bank", now=now)
+
+    server.tx(work)
+    rows = {row["id"]: row for row in csv_rows(auditor.get("/console/disputes.csv"))}
+    columns = ("response", "respondedBy", "respondedAt", "outcome")
+    assert [rows[contested.id][column] for column in columns] == [
+        "CONTESTED",
+        "ann@shop.example",
+        str(now),
+        "LOST",
+    ]
+    assert [rows[silent.id][column] for column in columns] == ["", "", "", ""]
+
+
+def test_a_response_needs_attention_until_staff_add_a_note(shop: Shop) -> None:
+    server, agent = shop.api_server, create_person(shop.api_server, None, staff_role="support")
+    owner = create_person(server, shop.id, "owner")
+    dispute = shop.open_dispute(shop.create_paid_order()["id"])
+    need, path = "/console/needs/responses", f"/console/disputes/{dispute.id}"
+    assert f'href="{path}"' not in agent.get(need).text
+    response = owner.post(
+        f"/dashboard/{shop.id}/disputes/{dispute.id}/response", {"response": "CONTESTED"}
+    )
+    assert response.status_code == 303
+    assert f'href="{need}"' in agent.get("/console/").text
+    page = agent.get(need).text
+    assert f'href="{path}"' in page
+    assert "Contested: submit the evidence" in page
+    form = form_fields(agent.get(path).text, f"{path}/notes")
+    agent.post(f"{path}/notes", form | {"note": "Sent to the bank."})
+    assert f'href="{path}"' not in agent.get(need).text

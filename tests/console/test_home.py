@@ -82,8 +82,12 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> 
     endpoint = webhooks.EndpointFields(url="https://shop.example/hook")
     check = webhooks.UrlCheck(lambda _: None)
     hook, _ = await webhooks.create(tx, order.merchant_id, endpoint, check, "k" * 40, NOW)
-    disable = "update webhook_endpoints set status = 'DISABLED', disabled_reason = 'gone'"
-    await tx.execute(f"{disable} where merchant_id = $1 and id = $2", order.merchant_id, hook.id)
+    await tx.execute(
+        "update webhook_endpoints set status = 'DISABLED', disabled_reason = 'gone'"
+        " where merchant_id = $1 and id = $2",
+        order.merchant_id,
+        hook.id,
+    )
     await tx.execute(
         "insert into epay_notifications values ($1, $2, 'FAILED', null, 9, 'HTTP 500', $3, $3)",
         order.merchant_id,
@@ -112,7 +116,9 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> 
         order.merchant_id,
         NOW,
     )
+    await disputes.respond(tx, dispute.merchant_id, dispute.id, "CONTESTED", who="ann", now=NOW + 1)
     expected = {
+        "responses": (dispute.merchant_id, dispute.id),
         "disputes": (dispute.merchant_id, dispute.id),
         "duplicates": (
             order_paid_twice.merchant_id,

@@ -380,7 +380,35 @@ def test_the_export_of_disputes_has_the_filters_of_the_list(shop: Shop) -> None:
     assert won_row["createdAt"] == str(won_dispute.created_at)
     assert won_row["createdAt UTC"] == won_row["createdAtUtc"][:19].replace("T", " ")
     assert (won_row["status"], pending_row["closedAtUtc"]) == ("WON", "")
+    assert (won_row["outcome"], pending_row["outcome"]) == ("WON", "")
+    assert (pending_row["response"], pending_row["respondedAtUtc"]) == ("", "")
     assert [row["id"] for row in export("?status=OPEN")] == [pending_dispute.id]
     assert export("?to=2020-01-01") == []
     wrong_day = ada.get(f"/dashboard/{shop.id}/disputes.csv?from=soon")
     assert wrong_day.headers["location"] == f"/dashboard/{shop.id}/disputes?from=soon"
+
+
+def test_the_list_shows_the_customer_of_each_dispute(shop: Shop) -> None:
+    ada = create_person(shop.api_server, shop.id, "viewer")
+    named_dispute, unnamed_dispute = open_dispute(shop), open_dispute(shop)
+    for dispute, name, email in (
+        (named_dispute, "Lin <Xu>", "lin@x.example"),
+        (unnamed_dispute, None, ""),
+    ):
+        shop.api_server.sql(
+            "update orders set customer_name = $3, customer_email = $4"
+            " where merchant_id = $1 and id = $2",
+            shop.id,
+            dispute.order_id,
+            name,
+            email,
+        )
+    rows = re.findall(r'<tr role="row">.*?</tr>', ada.get(page_path(shop)).text, re.DOTALL)
+    cells = {
+        dispute.id: re.findall(r'data-label="Customer"[^>]*>(.*?)</td>', row, re.DOTALL)
+        for dispute in (named_dispute, unnamed_dispute)
+        for row in rows
+        if dispute.id in row
+    }
+    assert text_of(cells[named_dispute.id][0]) == "Lin &lt;Xu&gt; lin@x.example"
+    assert text_of(cells[unnamed_dispute.id][0]) == "–"

@@ -195,7 +195,9 @@ EXPLAINED: Final = frozenset(
         " NEWEST_OF_ALL_BY_REFUNDS_BY_PARTIALLY_REFUNDED0"
         " NEWEST_OF_ALL_BY_REFUNDS_BY_REFUND_PENDING0"
         " NEWEST_OF_ALL_BY_REFUNDS_BY_REFUND_FAILED0",
-        "payouts.queries    ": "OF_REFERENCE OF_ALL OF_AMOUNTS RUNS_OF_PAYOUTS",
+        "payouts.queries    ": "OF_REFERENCE",
+        # these are over all merchants: tests/console/test_payouts.py
+        "payouts.overview_queries": "OF_ALL OF_AMOUNTS RUNS_OF_PAYOUTS",
         # this reads orders of many merchants by both ids: tests/console/test_disputes.py
         "orders.customers.queries": "OF_ORDERS",
         "products.queries ": "SEARCH_ALL",

@@ -2,7 +2,7 @@
 
 from email import message_from_bytes, message_from_string, policy
 from email.message import EmailMessage
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -77,6 +77,11 @@ CONTENT: Final[dict[str, dict[str, Any]]] = {
     },
     "dispute_deadline": DEADLINE,
     "dispute_deadline_staff": {**DEADLINE, "path": "/console/disputes/dp_1", "responded": True},
+    "dispute_response": {
+        "shop": "Harbour Books", "dispute_id": "dp_1", "order_id": "order_1",
+        "response": "CONTESTED", "amount": USD, "reason": "fraudulent", "respond_by": NOW,
+        "files": 2, "who": "ann@example.com", "at": NOW,
+    },
     "test": {"at": NOW},
 }  # fmt: skip
 
@@ -104,7 +109,7 @@ def _mail(topic: str, recipient: str = "ann@example.com", language: Language = "
 
 def _parse(encoded: bytes) -> EmailMessage:
     assert b"\n" not in encoded.replace(b"\r\n", b"")
-    return cast("EmailMessage", message_from_bytes(encoded, policy=policy.default))
+    return message_from_bytes(encoded, policy=policy.default)
 
 
 def _text(message: EmailMessage, kind: str) -> str:
@@ -248,7 +253,7 @@ def _receipt(recipient: str, support_email: str | None, shop: Any) -> EmailMessa
     draft = rendering.Draft(mail=mail, message=message, context=context, is_test_mode=False)
     merchant = msgspec.structs.replace(shop, support_email=support_email)
     text = rendering.encode(mail_settings("smtp://mail.test"), draft, merchant).decode()
-    return cast("EmailMessage", message_from_string(text, policy=policy.default))
+    return message_from_string(text, policy=policy.default)
 
 
 @pytest.mark.parametrize(

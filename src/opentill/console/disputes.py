@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from opentill import disputes, merchants
+from opentill import disputes, merchants, orders
 from opentill.console import filters
 from opentill.console.labels import DISPUTE_STATUS
 from opentill.console.needs import SOON_MS
@@ -16,6 +16,7 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, DisputeFilter, Status, export
 from opentill.http import csvfile
+from opentill.orders import OrderCustomer
 from opentill.portal import dispute_rates, downloads, lists, render
 from opentill.portal.dispute_rates import Row
 from opentill.portal.lists import Days
@@ -69,6 +70,12 @@ async def list_disputes(request: PageRequest) -> Response:
     read = partial(_read_page, query=query, most=lists.SIZE + 1)
     page, names = await request.app.replica.read(read)
     rows = page[: lists.SIZE]
+    customers = dict[tuple[str, str], OrderCustomer]()
+    if request.may("customers.read"):
+        places = [(row.merchant_id, row.order_id) for row in rows]
+        customers = await request.app.replica.read(
+            lambda tx: orders.find_customers_of_orders(tx, places)
+        )
     this_month = await dispute_rates.read(
         request.app.replica.reading(), request.localizer, None, request.now, months=1
     )
@@ -77,6 +84,7 @@ async def list_disputes(request: PageRequest) -> Response:
         "disputes.html",
         rows=[(row, Money(row.amount_minor, row.currency)) for row in rows],
         names=names,
+        customers=customers,
         next=rows[-1].id if len(page) > lists.SIZE else None,
         newest=request.console("disputes") + filters.query_string(request),
         file=request.console("disputes.csv") + filters.query_string(request),

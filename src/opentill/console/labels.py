@@ -176,10 +176,7 @@ DISPUTE_RESPONSE_TEXT: Final = {
     "ACCEPTED": N_("Accepted: the customer keeps the money"),
     "CONTESTED": N_("Contested: submit the evidence to the bank"),
 }
-DISPUTE_RESULT: Final = {
-    "deadline": N_("The deadline is set."),
-    "note": N_("The note is added."),
-}
+DISPUTE_RESULT: Final = {"deadline": N_("The deadline is set."), "note": N_("The note is added.")}
 DISPUTE_STATUS: Final = {
     "SOON": N_("Open, due within three days"),
     "OPEN": N_("Open"),
@@ -208,6 +205,7 @@ MERCHANT_STATUS: Final = {
 NEED: Final = {
     "books": N_("Findings in the books: {number}"),
     "differences": N_("Differences between reports and books: {number}"),
+    "responses": N_("Dispute responses to forward: {number}"),
     "disputes": N_("Disputes near their deadline: {number}"),
     "open_disputes": N_("Open disputes: {number}"),
     "unmatched": N_("Disputes without an order: {number}"),
@@ -224,6 +222,10 @@ NEED: Final = {
     "returned": N_("Payouts that banks returned: {number}"),
 }
 NEED_TEXT: Final = {
+    "responses": N_(
+        "Merchants contested or accepted these disputes. Submit the evidence to the payment "
+        "provider, or accept the dispute there, and add a note to the dispute when you have."
+    ),
     "disputes": N_(
         "Respond to these disputes at the gateway. Their deadline is within three days, or over."
     ),
@@ -270,6 +272,7 @@ NEED_TEXT: Final = {
 NEED_TIME: Final = {
     "unmatched": N_("Reported"),
     "refund_cases": N_("Reported"),
+    "responses": NC_("dispute", "Responded"),
     "disputes": N_("Respond by"),
     "duplicates": NC_("payment", "Received"),
     "paid_twice": N_("Paid twice since"),
@@ -281,6 +284,7 @@ NEED_TIME: Final = {
     "returned": NC_("needs attention", "Came back"),
 }
 NEED_TITLE: Final = {
+    "responses": N_("Dispute responses to forward"),
     "disputes": N_("Disputes near their deadline"),
     "unmatched": N_("Disputes without an order"),
     "refund_cases": N_("Refunds that need attention"),

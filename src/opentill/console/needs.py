@@ -22,6 +22,7 @@ from opentill import (
     refunds,
     webhooks,
 )
+from opentill.console.labels import DISPUTE_RESPONSE_TEXT
 from opentill.console.zone import ZONE
 from opentill.core.languages import Language
 from opentill.core.money import Money
@@ -33,6 +34,7 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.refunds import jobs as refund_jobs
 from opentill.web import dispute_reasons, refund_failures
+from opentill.web.translations import translate
 
 MOST: Final = 200  # the list shows at most this many items of a kind
 _HOUR_MS: Final = 3_600_000
@@ -59,7 +61,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def path(self) -> str:
         """The path of the object's page, which is in the console if staff can act there."""
-        if self.page.startswith(("/payments/", "/disputes/", "/payout/")):
+        if self.page.startswith(("/payments/", "/disputes/", "/payouts/")):
             return CONSOLE_PATH + self.page
         return f"/dashboard/{self.merchant_id}{self.page}"
 
@@ -114,6 +116,24 @@ async def _disputes(tx: Tx, now: int) -> list[Item]:
             tx, disputes.DisputeFilter(due=now + SOON_MS), MOST
         )
     ]
+
+
+async def _responses(tx: Tx, _now: int) -> list[Item]:
+    return [
+        Item(
+            merchant_id=dispute.merchant_id,
+            subject=dispute.id,
+            page=f"/disputes/{dispute.id}",
+            at=dispute.responded_at or dispute.updated_at,
+            money=Money(dispute.amount_minor, dispute.currency),
+            detail=dispute.response or "",
+        )
+        for dispute in await disputes.list_unforwarded(tx, MOST)
+    ]
+
+
+def _explain_response(response: str, language: Language) -> str:
+    return translate("merchant", language, DISPUTE_RESPONSE_TEXT[response])
 
 
 async def _count_open_disputes(tx: Tx, _now: int) -> int:
@@ -187,7 +207,7 @@ async def _returned_payouts(tx: Tx, now: int) -> list[Item]:
         Item(
             merchant_id=payout.merchant_id,
             subject=payout.id,
-            page=f"/payout/{payout.id}",
+            page=f"/payouts/{payout.id}",
             at=payout.failed_at or payout.updated_at,
             money=Money(payout.amount_minor, payout.currency),
             detail=payout.failure_reason,
@@ -267,6 +287,7 @@ NEEDS: Final = (
         count=_differences,
         page="/reconciliation",
     ),
+    _need_with_list("responses", "disputes.read", _responses, _explain_response),
     _need_with_list("disputes", "disputes.read", _disputes, dispute_reasons.name_of),
     Need(
         name="open_disputes",

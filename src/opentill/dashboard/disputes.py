@@ -14,7 +14,7 @@ from opentill.dashboard import page_helpers
 from opentill.dashboard.labels import EVIDENCE_ERROR, RESPONSE_ERROR
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, Evidence, EvidenceRefused, Note
-from opentill.orders import HistoryRow
+from opentill.orders import HistoryRow, OrderCustomer
 from opentill.portal import (
     dispute_rates,
     downloads,
@@ -56,10 +56,17 @@ async def show_list(request: PageRequest) -> Response:
     rows, total = await disputes.page(
         request.app.db, request.merchant_id, status, days.range, number, lists.SIZE
     )
+    customers = dict[tuple[str, str], OrderCustomer]()
+    if request.access.may("customers.read"):
+        async with request.app.db.connection() as tx:
+            customers = await orders.find_customers_of_orders(
+                tx, ((row.merchant_id, row.order_id) for row in rows)
+            )
     return render.page(
         request,
         "disputes.html",
         zone=zone,
+        customers=customers,
         days=days,
         chosen=status,
         statuses=disputes.STATUSES,
@@ -164,8 +171,7 @@ def _build_history(
         *(HistoryItem(file.at, "file", _extract_email(file.who), file.name) for file in files),
     ]
     if dispute.response is not None and dispute.responded_at is not None:
-        who = _extract_email(dispute.responded_by or "")
-        items.append(HistoryItem(dispute.responded_at, dispute.response, who))
+        items.append(HistoryItem(dispute.responded_at, dispute.response, dispute.responder))
     if dispute.closed_at is not None:
         items.append(HistoryItem(dispute.closed_at, "WON" if dispute.status == "WON" else "LOST"))
     if dispute.status == "RECOVERED":

@@ -116,6 +116,7 @@ DEVELOPER_PAGE: Final = {
 }
 DISPUTE_COLUMN: Final = {
     "opened": NC_("dispute", "Opened"),
+    "customer": N_("Customer"),
     "amount": NC_("dispute list", "Disputed"),
     "state": N_("Status"),
     "deadline": N_("Deadline"),

@@ -17,7 +17,7 @@ from opentill.disputes.model import (
     UnmatchedOut,
     recovered_at,
 )
-from opentill.disputes.overview import DisputeFilter, search_all
+from opentill.disputes.overview import DisputeFilter, list_unforwarded, search_all
 from opentill.disputes.responses import respond
 from opentill.disputes.service import (
     MOST_COUNTED,
@@ -67,6 +67,7 @@ __all__ = [
     "list_evidence",
     "list_for_order",
     "list_notes",
+    "list_unforwarded",
     "list_unmatched",
     "open_manually",
     "page",

@@ -23,9 +23,16 @@ _COLUMN_FIELDS: Final = (
 TIMES: Final = (  # columns of times, and the dispute's fields that they show
     ("createdAt", "created_at"),
     ("respondBy", "respond_by"),
+    ("respondedAt", "responded_at"),
     ("closedAt", "closed_at"),
 )
-COLUMNS: Final = tuple(name for name, _ in _COLUMN_FIELDS)
+# Columns of the merchant's response (ACCEPTED or CONTESTED) and of the bank's decision.
+_RESPONSE_FIELDS: Final = (
+    ("response", "response"),
+    ("respondedBy", "responder"),
+    ("outcome", "outcome"),
+)
+COLUMNS: Final = tuple(name for name, _ in (*_COLUMN_FIELDS, *_RESPONSE_FIELDS))
 _BATCH: Final = 500
 
 
@@ -45,7 +52,11 @@ def chunks(
 def cells(dispute: Dispute) -> list[str]:
     """Return the cells of ``COLUMNS``."""
     dispute_out = DisputeOut.from_dispute(dispute)
-    return [csvfile.format_cell(getattr(dispute_out, field)) for _, field in _COLUMN_FIELDS]
+    values = [
+        *(getattr(dispute_out, field) for _, field in _COLUMN_FIELDS),
+        *(getattr(dispute, field) for _, field in _RESPONSE_FIELDS),
+    ]
+    return [csvfile.format_cell(value) for value in values]
 
 
 async def _rows(

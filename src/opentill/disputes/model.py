@@ -97,6 +97,16 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
     responded_by: str | None = None
 
     @property
+    def responder(self) -> str:
+        """The email address of the member who responded, "" if nobody did."""
+        return (self.responded_by or "").partition(" (")[0]
+
+    @property
+    def outcome(self) -> Literal["", "WON", "LOST", "RECOVERED"]:
+        """How the dispute ended, "" while it is open."""
+        return "" if self.status == "OPEN" else self.status
+
+    @property
     def may_contest(self) -> bool:
         """Whether the merchant may still contest it."""
         return self.status == "OPEN" and self.response is None

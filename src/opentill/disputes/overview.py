@@ -50,6 +50,14 @@ async def search_all(tx: Tx, criteria: DisputeFilter, limit: int) -> list[Disput
     )
 
 
+async def list_unforwarded(tx: Tx, limit: int) -> list[Dispute]:
+    """Return open disputes of all merchants whose response waits for staff, oldest response first.
+
+    A response waits until staff have added a note after it, which says what they sent.
+    """
+    return await queries.UNFORWARDED.all(tx, limit=limit)
+
+
 async def _find_last(tx: Tx, dispute_id: str) -> Dispute | None:
     try:
         return await find_anywhere(tx, dispute_id) if dispute_id else None

@@ -89,6 +89,29 @@ OF_ALL = Query(
 )
 
 
+# Open disputes of all merchants whose merchant has responded, the oldest response first. Left out
+# are those to which staff have added a note after the merchant's last response, note or evidence.
+UNFORWARDED = Query(
+    Dispute,
+    """
+    select d.* from disputes d
+    where d.status = 'OPEN' and d.response is not null and not exists (
+        select from dispute_notes n
+        where n.merchant_id = d.merchant_id and n.dispute_id = d.id and not n.by_merchant
+            and n.at >= greatest(
+                d.responded_at,
+                (select max(e.at) from dispute_evidence e
+                    where e.merchant_id = d.merchant_id and e.dispute_id = d.id),
+                (select max(own.at) from dispute_notes own
+                    where own.merchant_id = d.merchant_id and own.dispute_id = d.id
+                        and own.by_merchant)
+            )
+    )
+    order by d.responded_at, d.id limit :limit
+    """,
+)
+
+
 class ListQuery(PageQuery, frozen=True, rename="camel"):
     """Which disputes to list."""
 

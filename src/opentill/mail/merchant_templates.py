@@ -10,6 +10,7 @@ from opentill.mail.model import (
     AuditContent,
     DeadlineContent,
     DisputeContent,
+    DisputeResponseContent,
     Fact,
     Message,
     MessageContext,
@@ -187,6 +188,44 @@ def digest(content: DigestContent, context: MessageContext) -> Message:
         facts=facts,
         action=(_("Open dashboard"), context.url(f"/dashboard/{content.merchant_id}/")),
         note=_("An owner can turn off this daily summary in the settings."),
+    )
+
+
+def dispute_response(content: DisputeResponseContent, context: MessageContext) -> Message:
+    """Notify staff that a merchant responded to a dispute."""
+    _, amount, language = (
+        context.gettext,
+        context.amount(content.amount),
+        context.localizer.language,
+    )
+    if content.response == "CONTESTED":
+        subject = N_("{shop} contested a dispute of {amount}")
+        text = N_(
+            "{shop} contested a dispute. Submit the evidence to the payment provider, and add a "
+            "note to the dispute when you have."
+        )
+    else:
+        subject = N_("{shop} accepted a dispute of {amount}")
+        text = N_(
+            "{shop} accepted a dispute: the customer keeps the money. Accept the dispute at the "
+            "payment provider, and add a note to the dispute when you have."
+        )
+    deadline = (
+        _("no deadline yet") if content.respond_by is None else context.when(content.respond_by)
+    )
+    return Message(
+        subject=_(subject, shop=content.shop, amount=amount),
+        paragraphs=[_(text, shop=content.shop)],
+        facts=[
+            (_("Amount"), amount),
+            (_("Reason"), dispute_reasons.text_of(content.reason, language) or "–"),
+            (_("Respond by"), deadline),
+            (_("Evidence files"), context.localizer.number(content.files)),
+            (_("Responded by"), content.who),
+            (_("Date"), context.when(content.at)),
+            (_("Order ID"), content.order_id),
+        ],
+        action=(_("View dispute"), context.url(f"/console/disputes/{content.dispute_id}")),
     )
 
 

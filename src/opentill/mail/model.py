@@ -386,6 +386,21 @@ class DeadlineContent(msgspec.Struct, frozen=True, kw_only=True):
     responded: bool = False  # whether the merchant's response waits for the operator to forward it
 
 
+class DisputeResponseContent(msgspec.Struct, frozen=True, kw_only=True):
+    """A merchant contested or accepted a dispute, which the operator forwards to the provider."""
+
+    shop: str
+    dispute_id: str
+    order_id: str
+    response: Literal["ACCEPTED", "CONTESTED"]
+    amount: Amount
+    reason: str
+    respond_by: int | None
+    files: int  # how many files of evidence the dispute had when the mail was queued
+    who: str
+    at: int
+
+
 # ── messages ───────────────────────────────────────────────────────────────────────────────────
 
 

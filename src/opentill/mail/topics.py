@@ -251,6 +251,12 @@ TOPICS: Final = (
         ),
         staff=_roles_with("disputes.decide"),
     ),
+    Topic(
+        "dispute_response",
+        model.DisputeResponseContent,
+        merchant_templates.dispute_response,
+        staff=_roles_with("disputes.decide"),
+    ),
     Topic("test", model.TestContent, people_templates.test),
 )
 BY_NAME: Final[Mapping[str, Topic]] = {topic.name: topic for topic in TOPICS}

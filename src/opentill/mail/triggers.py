@@ -14,7 +14,7 @@ from opentill.checkouts import Session
 from opentill.core import money
 from opentill.core.languages import Language
 from opentill.db.database import Tx
-from opentill.mail import customer_templates, queries, topics
+from opentill.mail import customer_templates, queries, response_mails, topics
 from opentill.mail.model import (
     NO_MERCHANT,
     AccountChangeContent,
@@ -387,6 +387,8 @@ async def audit_mails(tx: Tx, entries: Sequence[AuditEntry], since: int) -> list
             continue
         if entry.action in ACCOUNT_CHANGES:
             mails += await _account_mails(tx, entry)
+        elif entry.action == "disputes respond":
+            mails += await response_mails.mails_of_response(tx, entry)
         elif entry.action in _AUDIT_TOPICS and (
             entry.action != "webhooks set" or _CHANGED_URL.match(entry.subject)
         ):

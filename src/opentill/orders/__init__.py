@@ -3,10 +3,11 @@
 from opentill.orders.cards import brand_name, format_card
 from opentill.orders.cards import of_attempt as card_of_attempt
 from opentill.orders.cards import of_order as card_of
-from opentill.orders.customers.model import CustomerOrder, CustomerSums
+from opentill.orders.customers.model import CustomerOrder, CustomerSums, OrderCustomer
 from opentill.orders.customers.service import (
     MAX_SUMMED,
     find_customers,
+    find_customers_of_orders,
     recent_customers,
     sums_of_customer,
 )
@@ -121,6 +122,7 @@ __all__ = [
     "Matches",
     "NewOrder",
     "Order",
+    "OrderCustomer",
     "OrderDetail",
     "OrderNote",
     "OrderOut",
@@ -163,6 +165,7 @@ __all__ = [
     "find_attempt",
     "find_by_anything",
     "find_customers",
+    "find_customers_of_orders",
     "find_many",
     "find_matches",
     "find_reported_attempt",

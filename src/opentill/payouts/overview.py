@@ -9,7 +9,7 @@ from opentill.core.errors import NotFound
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.list_counts import FOREVER
-from opentill.payouts import queries
+from opentill.payouts import overview_queries as queries
 from opentill.payouts.model import STATUSES, Payout, RunOfPayout, Status
 from opentill.payouts.service import find_anywhere
 

@@ -15,7 +15,6 @@ from opentill.payouts.model import (
     InRun,
     Payout,
     Run,
-    RunOfPayout,
     RunSums,
     Status,
     StoredAccount,
@@ -148,63 +147,6 @@ MATCHING = Query(
         or (amount_minor, currency) in (
             select * from unnest(:amount_minor::bigint[], :currency::text[]))
     order by created_at desc, id desc limit :limit
-    """,
-)
-# A page of payouts of all merchants or of one, newest first. Each status is read from a range of an
-# index, and the newest of all statuses are returned.
-OF_ALL = Query(
-    Payout,
-    """
-    select p.* from unnest(:status::text[]) as chosen (status)
-    cross join lateral (
-        select * from payouts
-        where status = chosen.status and created_at between :since and :until
-            and (created_at, id) < (:before_at::bigint, :before_id::text)
-        order by created_at desc, id desc limit :limit
-    ) p
-    order by p.created_at desc, p.id desc limit :limit
-    """,
-)
-OF_MERCHANT = Query(
-    Payout,
-    """
-    select p.* from unnest(:status::text[]) as chosen (status)
-    cross join lateral (
-        select * from payouts
-        where merchant_id = :merchant_id and status = chosen.status
-            and created_at between :since and :until
-            and (created_at, id) < (:before_at::bigint, :before_id::text)
-        order by created_at desc, id desc limit :limit
-    ) p
-    order by p.created_at desc, p.id desc limit :limit
-    """,
-)
-# The same for payouts with one of some amounts.
-OF_AMOUNTS = Query(
-    Payout,
-    """
-    select p.* from unnest(:amount_minor::bigint[], :currency::text[])
-        as wanted (amount_minor, currency)
-    cross join lateral (
-        select * from payouts
-        where amount_minor = wanted.amount_minor and currency = wanted.currency
-            and (:merchant_id::text is null or merchant_id = :merchant_id)
-            and status = any (:status::text[]) and created_at between :since and :until
-            and (created_at, id) < (:before_at::bigint, :before_id::text)
-        order by created_at desc, id desc limit :limit
-    ) p
-    order by p.created_at desc, p.id desc limit :limit
-    """,
-)
-# The runs of some payouts of any merchants. A payout outside a run has none.
-RUNS_OF_PAYOUTS = Query(
-    RunOfPayout,
-    """
-    select t.merchant_id, t.payout_id, t.run_id, r.reference
-    from unnest(:merchant_id::text[], :payout_id::text[]) as listed (merchant_id, payout_id)
-    join payout_transfers t
-        on t.merchant_id = listed.merchant_id and t.payout_id = listed.payout_id
-    join payout_runs r on r.id = t.run_id
     """,
 )
 FAILED_SINCE = Query(

@@ -20,6 +20,15 @@ class CustomerOrder(msgspec.Struct, frozen=True):
     currency: str
 
 
+class OrderCustomer(msgspec.Struct, frozen=True):
+    """The customer of an order; name and email address are None or "" if they are unknown."""
+
+    merchant_id: str
+    order_id: str
+    name: str | None
+    email: str
+
+
 class CustomerSums(msgspec.Struct, frozen=True):
     """A customer's payments and refunds in one presentment currency, in minor units.
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from opentill.db.query import Query
-from opentill.orders.customers.model import CustomerOrder, CustomerSums
+from opentill.orders.customers.model import CustomerOrder, CustomerSums, OrderCustomer
 
 # The newest orders of a merchant, with their email addresses.
 RECENT: Final = Query(
@@ -60,5 +60,14 @@ SUMS: Final = Query(
     ) newest
     join orders o on o.merchant_id = :merchant_id and o.id = newest.id
     group by o.currency order by o.currency
+    """,
+)
+# The customers of some orders, of any merchants.
+OF_ORDERS: Final = Query(
+    OrderCustomer,
+    """
+    select o.merchant_id, o.id as order_id, o.customer_name as name, o.customer_email as email
+    from unnest(:merchant_id::text[], :order_id::text[]) as listed (merchant_id, order_id)
+    join orders o on o.merchant_id = listed.merchant_id and o.id = listed.order_id
     """,
 )

@@ -8,7 +8,7 @@ from typing import Final
 
 from opentill.db.database import Db, Tx
 from opentill.orders.customers import queries
-from opentill.orders.customers.model import CustomerOrder, CustomerSums
+from opentill.orders.customers.model import CustomerOrder, CustomerSums, OrderCustomer
 from opentill.orders.search import service as search
 from opentill.orders.search import terms
 from opentill.orders.search.model import Candidate, Condition
@@ -44,6 +44,22 @@ async def find_customers(db: Db, merchant_id: str, text: str) -> list[CustomerOr
         return [*rows, *(_order_of(candidate) for candidate in matches)]
 
     return _newest_first(await db.read_snapshot(read))
+
+
+async def find_customers_of_orders(
+    tx: Tx, places: Iterable[tuple[str, str]]
+) -> dict[tuple[str, str], OrderCustomer]:
+    """Return the customers of orders by the ids of merchant and order, which ``places`` has.
+
+    Orders without a name and an email address are left out.
+    """
+    pairs = sorted(set(places))
+    customers = await queries.OF_ORDERS.all(
+        tx,
+        merchant_id=[merchant_id for merchant_id, _ in pairs],
+        order_id=[order_id for _, order_id in pairs],
+    )
+    return {(row.merchant_id, row.order_id): row for row in customers if row.name or row.email}
 
 
 async def sums_of_customer(
