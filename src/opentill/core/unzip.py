@@ -7,7 +7,7 @@ import contextlib
 import lzma
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from tempfile import SpooledTemporaryFile
 from typing import IO, Final, cast
 
@@ -30,11 +30,13 @@ _ATTRIBUTES: Final = ("__MACOSX/",)
 
 
 @contextlib.contextmanager
-def open_unpacked(file: IO[bytes], most: int) -> Iterator[IO[bytes]]:
+def open_unpacked(
+    file: IO[bytes], most: int, is_ignored: Callable[[str], bool] = lambda _: False
+) -> Iterator[IO[bytes]]:
     """Open the single file of a zip archive; any other file is returned unchanged, at its start.
 
-    Raises Invalid on ``file`` for an archive that cannot be read, does not contain exactly one
-    file, or unpacks to more than ``most`` bytes.
+    Files whose names ``is_ignored`` do not count. Raises Invalid on ``file`` for an archive that
+    cannot be read, does not contain exactly one file, or unpacks to more than ``most`` bytes.
     """
     file.seek(0)
     is_zip = file.read(4) in MAGIC
@@ -44,16 +46,21 @@ def open_unpacked(file: IO[bytes], most: int) -> Iterator[IO[bytes]]:
         return
     with SpooledTemporaryFile(_IN_MEMORY) as target:
         try:
-            _unpack(file, target, most)
+            _unpack(file, target, most, is_ignored)
         except _ERRORS as error:
             raise _refusal(f"it cannot be unpacked: {error}") from None  # noqa: EM102, TRY003 - no class takes it
         target.seek(0)
         yield cast("IO[bytes]", target)
 
 
-def _unpack(file: IO[bytes], target: SpooledTemporaryFile[bytes], most: int) -> None:
+def _unpack(
+    file: IO[bytes],
+    target: SpooledTemporaryFile[bytes],
+    most: int,
+    is_ignored: Callable[[str], bool],
+) -> None:
     with zipfile.ZipFile(file) as archive:
-        info = _find_only_file(archive)
+        info = _find_only_file(archive, is_ignored)
         bound = min(most, max(_LEAST, file.seek(0, 2) * _RATIO))
         length = 0
         with archive.open(info) as packed:
@@ -64,11 +71,13 @@ def _unpack(file: IO[bytes], target: SpooledTemporaryFile[bytes], most: int) -> 
                 target.write(chunk)
 
 
-def _find_only_file(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+def _find_only_file(archive: zipfile.ZipFile, is_ignored: Callable[[str], bool]) -> zipfile.ZipInfo:
     files = [
         info
         for info in archive.infolist()
-        if not info.is_dir() and not info.filename.startswith(_ATTRIBUTES)
+        if not info.is_dir()
+        and not info.filename.startswith(_ATTRIBUTES)
+        and not is_ignored(info.filename)
     ]
     if len(files) != 1:
         names = ", ".join(repr(info.filename[:100]) for info in files[:_NAMED]) or "none"

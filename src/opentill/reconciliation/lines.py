@@ -19,15 +19,16 @@ def sha256(file: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def bounded(file: IO[bytes]) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, with line ends. Raises Invalid, which names the line."""
+def bounded(file: IO[bytes], encoding: str = "utf-8") -> Iterator[str]:
+    """Yield the lines of a text file, with line ends. Raises Invalid, which names the line."""
     number = 0
     while line := file.readline(LONGEST):
         number += 1
         if len(line) == LONGEST:
             raise Invalid("file", f"line {number}: must have fewer than {LONGEST} bytes")
         try:
-            text = line.decode()
+            text = line.decode(encoding)
         except UnicodeDecodeError:
-            raise Invalid("file", f"line {number}: must be CSV in UTF-8") from None
+            reason = f"line {number}: must be CSV in {encoding.upper()}"
+            raise Invalid("file", reason) from None
         yield text.removeprefix("\ufeff") if number == 1 else text

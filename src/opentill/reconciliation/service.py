@@ -13,7 +13,7 @@ import msgspec
 from opentill.core import unzip
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
-from opentill.reconciliation import inbox, queries
+from opentill.reconciliation import alipay, inbox, queries
 from opentill.reconciliation.lines import MOST_BYTES, bounded, sha256
 from opentill.reconciliation.model import (
     SETTLED,
@@ -182,13 +182,14 @@ async def reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Resu
     A file that was read before is compared again; its differences in the inbox do not change.
     Raises the exceptions of ``reconcile``.
     """
-    with unzip.open_unpacked(report.file, MOST_BYTES) as file:
+    with unzip.open_unpacked(report.file, MOST_BYTES, alipay.is_sums) as file:
         return await _reconcile_file(db, msgspec.structs.replace(report, file=file), actor, now)
 
 
 async def _reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Result:
     gateway, file = report.gateway, report.file
-    with Stage(read(bounded(file))):
+    encoding = alipay.encoding_of(file)
+    with Stage(read(bounded(file, encoding))):
         pass  # read the whole file first, so that a file that is no report is not recorded
     digest = sha256(file)
     stored = await db.run(
@@ -199,7 +200,7 @@ async def _reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Res
     result = await reconcile(
         db,
         gateway,
-        bounded(file),
+        bounded(file, encoding),
         since=report.since,
         until=report.until,
         whole=report.whole,

@@ -1,0 +1,123 @@
+"""Alipay's bill of trades (业务明细), as its merchant centre and its API export it.
+
+The API's archive has two files in GBK: the trades, and sums of them (汇总), which are skipped. The
+trades are a table between lines that begin with ``#``; its cells may end with tabs, and refunds
+have negative amounts (https://opendocs.alipay.com/open/204/106262).
+"""
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from typing import IO, Any, Final
+
+from opentill.core import times
+from opentill.core.errors import Invalid
+from opentill.core.money import MOST_MINOR
+from opentill.reconciliation.lines import LONGEST
+from opentill.reconciliation.model import Kind, Row
+
+_CURRENCY: Final = "CNY"
+_CHINA: Final = timezone(timedelta(hours=8))
+_ENCODING: Final = "gb18030"  # includes GBK
+_TITLE: Final = "#支付宝业务明细"
+_SUMS: Final = "汇总"
+_UNIT: Final = re.compile(r"[（(]元[）)]$")
+_AMOUNT: Final = re.compile(r"-?([0-9]{1,15}(?:\.[0-9]{1,2})?)", re.ASCII)
+_TRADE, _ORDER, _KIND = "支付宝交易号", "商户订单号", "业务类型"
+_AT, _PRICE, _REQUEST = "完成时间", "订单金额", "退款批次号/请求号"
+_COLUMNS: Final = (_TRADE, _ORDER, _KIND, _AT, _PRICE, _REQUEST)
+_KINDS: Final[dict[str, Kind]] = {"交易": "payment", "退款": "refund"}
+_MOST_LINES: Final = 100  # before the table
+
+
+def encoding_of(file: IO[bytes]) -> str:
+    """Return the encoding of a report: that of Alipay if it begins like its bill, else UTF-8."""
+    first = file.readline(LONGEST)
+    file.seek(0)
+    try:
+        first.decode()
+    except UnicodeDecodeError:
+        if first.startswith(b"#"):
+            return _ENCODING
+    return "utf-8"
+
+
+def is_sums(name: str) -> bool:
+    """Whether a file of an archive has only sums. The names in Alipay's archives are in GBK."""
+    with suppress(UnicodeError):  # the name is in UTF-8
+        name = name.encode("cp437").decode(_ENCODING)
+    return _SUMS in name
+
+
+def is_bill(first_row: list[str]) -> bool:
+    """Whether a report that begins with this row is a bill of Alipay."""
+    return bool(first_row) and first_row[0].strip().startswith(_TITLE)
+
+
+def read(lines: Any) -> Iterator[Row]:
+    """Yield the rows of a ``csv.reader``, whose first row was read. Raises Invalid."""
+    header = _find_header(lines)
+    try:
+        for cells in lines:
+            if cells and cells[0].startswith("#"):
+                return
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) != len(header):
+                reason = (
+                    f"line {lines.line_num}: as many cells as the table's first line are needed"
+                )
+                raise Invalid("file", f"{reason}: {len(header)}, not {len(cells)}")
+            by_name = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
+            yield _row(lines.line_num, by_name)
+    except csv.Error as error:
+        raise Invalid("file", f"line {lines.line_num}: must be CSV ({error})") from None
+    reason = f"line {lines.line_num}: the bill is cut off; its last line must begin with #"
+    raise Invalid("file", reason)
+
+
+def _find_header(lines: Any) -> list[str]:
+    """Return the names of the columns, without their unit."""
+    for cells in lines:
+        names = [_UNIT.sub("", cell.strip()) for cell in cells]
+        if names.count(_TRADE) == 1 and all(names.count(name) == 1 for name in _COLUMNS):
+            return names
+        if lines.line_num > _MOST_LINES:
+            break
+    columns = ", ".join(_COLUMNS)
+    raise Invalid("file", f"file must be Alipay's bill of trades with the columns {columns}")
+
+
+def _row(line: int, cells: Mapping[str, str]) -> Row:
+    kind: Kind = _KINDS.get(cells[_KIND], "unknown")
+    reference = cells[_ORDER] if kind == "payment" else cells[_REQUEST]
+    if kind == "unknown":
+        reference = f"{cells[_KIND]} {cells[_TRADE]}"
+    reference = reference or cells[_TRADE]
+    number = _AMOUNT.fullmatch(cells[_PRICE])
+    minor = int(Decimal(number[1]).scaleb(2)) if number is not None else -1
+    if not 0 <= minor <= MOST_MINOR or not reference or "\x00" in reference:
+        raise Invalid("file", f"line {line}: must have a number and an amount such as 9.99")
+    return Row(
+        line=line,
+        kind=kind,
+        reference=reference[:255],
+        amount_minor=minor,
+        currency=_CURRENCY,
+        settled_at=_parse_time(line, cells[_AT]),
+    )
+
+
+def _parse_time(line: int, text: str) -> int:
+    try:
+        moment = datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=_CHINA)
+        time_ms = round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        time_ms = 0
+    if not times.is_credible(time_ms):
+        reason = f"{_AT} must be a time of 2000 to 2099 such as 2026-01-31 10:00:00"
+        raise Invalid("file", f"line {line}: {reason}")
+    return time_ms
