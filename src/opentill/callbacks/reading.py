@@ -10,6 +10,7 @@ from opentill.core.errors import Invalid, Unavailable
 from opentill.db.clock import now_ms
 from opentill.gateways.model import (
     BadCallback,
+    FetchesKeys,
     Gateway,
     GatewayDisputeEvent,
     GatewayEvent,
@@ -32,6 +33,8 @@ async def read_events(gateway: Gateway, scope: Scope, receive: Receive) -> tuple
     headers = dict[bytes, bytes](scope["headers"])
     body = await read_body(headers, receive)
     texts = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers.items()}
+    if isinstance(gateway, FetchesKeys):
+        await gateway.fetch_keys(texts)
     try:  # signatures expire by real time, not by business time
         return gateway.read_callback(texts, body, now_ms())
     except BadCallback as error:

@@ -357,3 +357,15 @@ class ListsRefunds(Protocol):
     ) -> tuple[GatewayRefundEvent, ...] | None:
         """Return a payment's refunds, including those made at the provider; None on a failure."""
         ...
+
+
+@runtime_checkable
+class FetchesKeys(Protocol):
+    """Implemented by adapters that must fetch the keys by which callbacks are verified."""
+
+    async def fetch_keys(self, headers: Mapping[str, str]) -> None:
+        """Fetch the key of a callback if it is unknown; ``read_callback`` is called next.
+
+        ``headers`` has lower-case names, and is not verified yet.
+        """
+        ...
