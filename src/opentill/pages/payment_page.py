@@ -277,7 +277,10 @@ async def proceed(request: PageRequest, session_id: str, attempt_id: str) -> Res
     if attempt is None:
         return see_other(render.path(payment, visit))
     html = render.continue_page(payment, visit, attempt)
-    return page(html, visit.localizer.language)
+    # Providers such as WeChat Pay (H5) let only the site that is registered with them open their
+    # pages, and recognize it by the referrer. It discloses the origin, and no address of a session.
+    headers = {"referrer-policy": "strict-origin"} if attempt.action_url else None
+    return page(html, visit.localizer.language, headers=headers)
 
 
 async def return_from_gateway(request: PageRequest, session_id: str, attempt_id: str) -> Response:
