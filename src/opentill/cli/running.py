@@ -291,6 +291,30 @@ def alipay_settings(settings: Settings) -> list[str]:
     ]
 
 
+def wechat_pay_settings(settings: Settings) -> list[str]:
+    """Create the keys of the bank's WeChat Pay dialect, and return the settings of its shop."""
+    from opentill.sandbox import wechat_pay
+
+    folder = wechat_pay.create(settings.data_dir)
+    prefix = "OPENTILL_GATEWAY_WECHAT_PAY_"
+    values = {
+        "URL": settings.sandbox_public_url,
+        "MCHID": wechat_pay.MCHID,
+        "APPID": wechat_pay.APPID,
+        **{f"{name}_FILE": str(folder / file) for file, name in wechat_pay.SETTINGS.items()},
+    }
+    public_key = {
+        "PUBLIC_KEY_ID": wechat_pay.PUBLIC_KEY_ID,
+        "PUBLIC_KEY_FILE": str(folder / wechat_pay.PUBLIC_KEY),
+    }
+    return [
+        "WeChat Pay's dialect, with platform certificates:",
+        *(f"{prefix}{name}={value}" for name, value in values.items()),
+        "Also, to verify by the public key:",
+        *(f"{prefix}{name}={value}" for name, value in public_key.items()),
+    ]
+
+
 def bind_sandbox(settings: Settings) -> list[socket.socket]:
     """Listen at the sandbox bank's address. Raises ``ServeError``."""
     return http_server.bind(settings.sandbox_host, settings.sandbox_port, "OPENTILL_SANDBOX_PORT")

@@ -51,6 +51,12 @@ def sandbox(
         bool,
         typer.Option("--alipay", help="Speak Alipay's dialect too; prints the gateway's settings."),
     ] = False,
+    wechat_pay: Annotated[
+        bool,
+        typer.Option(
+            "--wechat-pay", help="Speak WeChat Pay's dialect too; prints the gateway's settings."
+        ),
+    ] = False,
 ) -> None:
     """Serve the sandbox bank alone, at OPENTILL_SANDBOX_HOST and OPENTILL_SANDBOX_PORT."""
     from opentill.cli.running import (
@@ -59,6 +65,7 @@ def sandbox(
         bind_sandbox,
         lock_sandbox,
         run_sandbox,
+        wechat_pay_settings,
     )
     from opentill.config import with_sandbox_key
 
@@ -70,6 +77,8 @@ def sandbox(
     try:
         if alipay:
             lines += alipay_settings(settings)
+        if wechat_pay:
+            lines += wechat_pay_settings(settings)
         run_sandbox(settings, sockets, ready=lambda: typer.echo("\n".join(lines)))
     finally:
         lock.release()

@@ -174,14 +174,19 @@ async def settlement_report(request: Request) -> Response:
     return StreamingResponse(report.lines(store_of(request), since, until), media_type="text/csv")
 
 
+def require_secret(request: Request) -> None:
+    """Raise Refusal unless a request has the bank's secret."""
+    expected = f"Bearer {request.app.state.secret}".encode()
+    authorization = request.headers.get("authorization", "").encode()
+    if not hmac.compare_digest(authorization, expected):
+        raise Refusal(401, "unauthorized", "The Authorization header needs the bank's secret.")
+
+
 def _route(method: str, path: str, handler: Handler) -> Route:
     """Return a route that requires the bank's secret."""
 
     async def with_secret(request: Request) -> Response:
-        expected = f"Bearer {request.app.state.secret}".encode()
-        authorization = request.headers.get("authorization", "").encode()
-        if not hmac.compare_digest(authorization, expected):
-            raise Refusal(401, "unauthorized", "The Authorization header needs the bank's secret.")
+        require_secret(request)
         return await handler(request)
 
     return Route(path, with_secret, methods=[method])

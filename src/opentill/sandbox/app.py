@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from opentill.sandbox import alipay, api, pages
+from opentill.sandbox import alipay, api, pages, wechat_pay
 from opentill.sandbox.bank import Bank
 from opentill.sandbox.callbacks import RECEIVER, Dispatcher
-from opentill.sandbox.dialects import Dialects
+from opentill.sandbox.dialects import Dialect, Dialects
 from opentill.sandbox.http import error_response, json_response
 from opentill.sandbox.model import Refusal, Timing
 from opentill.sandbox.purge import Purger
@@ -34,9 +34,9 @@ def create_app(
     """Return the bank as an ASGI application; it opens its storage when it is started.
 
     ``data_dir`` holds ``sandbox.sqlite3`` and is created if missing. If it has keys of
-    ``alipay.create``, the bank speaks Alipay's dialect too. ``secret`` is the bearer token
-    of shops and signs callbacks. ``public_url`` is the bank's URL for customers. Only one process
-    may serve a data directory. Raises ValueError if the secret is empty.
+    ``alipay.create`` or ``wechat_pay.create``, the bank speaks that dialect too. ``secret`` is the
+    bearer token of shops and signs callbacks. ``public_url`` is the bank's URL for customers. Only
+    one process may serve a data directory. Raises ValueError if the secret is empty.
     """
     if not secret:
         msg = "The sandbox bank needs a secret that is not empty."
@@ -50,9 +50,7 @@ def create_app(
         else:
             dispatcher.notify(topic.removeprefix(RECEIVER))
 
-    alipay_app = alipay.load(data_dir)
-    spoken = [] if alipay_app is None else [alipay.Alipay(alipay_app)]
-    dialects: Dialects = {one.name: one for one in spoken}
+    dialects = _load_dialects(data_dir, public_url)
     bank = Bank(public_url, timing, dialects)
     store = Store(data_dir / FILE, notify)
     timer_runner = TimerRunner(store, bank.run_timer)
@@ -88,6 +86,16 @@ def create_app(
     app.state.bank, app.state.store = bank, store
     app.state.pages, app.state.secret = pages.Pages(public_url), secret
     return app
+
+
+def _load_dialects(data_dir: Path, public_url: str) -> Dialects:
+    """Return the dialects for which the data directory has keys."""
+    dialects: dict[str, Dialect] = {}
+    if (app := alipay.load(data_dir)) is not None:
+        dialects[alipay.Alipay.name] = alipay.Alipay(app)
+    if (merchant := wechat_pay.load(data_dir)) is not None:
+        dialects[wechat_pay.WeChatPay.name] = wechat_pay.WeChatPay(merchant, public_url)
+    return dialects
 
 
 async def healthz(_request: Request) -> Response:

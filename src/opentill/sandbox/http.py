@@ -46,7 +46,7 @@ async def read_json(request: Request, struct: type[T], default: T | None = None)
 
     Raises Refusal: 400 for anything else, 413 for more than 64 KiB.
     """
-    body = await _read(request)
+    body = await read_body(request)
     if default is not None and not body:
         return default
     try:
@@ -67,7 +67,7 @@ async def read_form(request: Request, struct: type[T]) -> T:
 async def read_pairs(request: Request) -> dict[str, str]:
     """Return a URL-encoded form in UTF-8 as pairs. Raises Refusal."""
     try:
-        text = (await _read(request)).decode("ascii")
+        text = (await read_body(request)).decode("ascii")
         pairs = parse_qsl(text, True, errors="strict", max_num_fields=_MAX_FIELDS)  # noqa: FBT003
     except ValueError as error:  # UnicodeDecodeError is a ValueError
         raise Refusal(400, _CODE, str(error)) from None
@@ -84,7 +84,8 @@ def read_millis(request: Request, name: str, default: int) -> int:
     return int(text)
 
 
-async def _read(request: Request) -> bytes:
+async def read_body(request: Request) -> bytes:
+    """Return the body. Raises Refusal: 413 for more than 64 KiB."""
     body = bytearray()
     try:
         async for part in request.stream():

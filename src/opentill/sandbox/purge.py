@@ -15,6 +15,7 @@ _OLD: Final = "select id from payments where updated_at < :before order by updat
 _DELETIONS: Final = (
     f"delete from refunds where payment_id in ({_OLD})",  # noqa: S608 - constants of ours
     f"delete from alipay_trades where payment_id in ({_OLD})",  # noqa: S608 - constants of ours
+    f"delete from wechat_pay_orders where payment_id in ({_OLD})",  # noqa: S608 - constants of ours
     f"delete from disputes where payment_id in ({_OLD})",  # noqa: S608 - constants of ours
     f"delete from payments where id in ({_OLD})",  # noqa: S608 - constants of ours
 )

@@ -98,6 +98,14 @@ create table if not exists alipay_trades (
     opened integer not null,
     expires_at integer not null
 ) without rowid;
+create table if not exists wechat_pay_orders (
+    payment_id text primary key references payments,
+    transaction_id text not null unique,
+    product text not null,
+    by_public_key integer not null,
+    expires_at integer not null,
+    closed integer not null
+) without rowid;
 create table if not exists timers (
     id integer primary key,
     due_at integer not null,
