@@ -63,9 +63,9 @@ def compare(
 
     The report is CSV with the columns kind (payment, refund, refund_failure, chargeback, recovery,
     payment_failure), reference (our attempt or refund id or the gateway's own), amount, currency
-    and settled_at; or as Stripe (balance transactions, itemised reports) or Alipay (trades) exports
-    it. Without --from and --to, its first and last time are the range. No money moves: differences
-    go to the inbox, each once.
+    and settled_at; or as Stripe (balance transactions, itemised reports), Alipay (trades) or WeChat
+    Pay (trade bill) exports it. Without --from and --to, its first and last time are the range. No
+    money moves: differences go to the inbox, each once.
     """
     start, end = inputs.period(since, until)
 

@@ -16,7 +16,7 @@ from typing import Final, Self
 from opentill.core import times
 from opentill.core.errors import Invalid
 from opentill.core.money import EXPONENTS, MOST_MINOR, exponent
-from opentill.reconciliation import alipay, stripe
+from opentill.reconciliation import alipay, stripe, wechat_pay
 from opentill.reconciliation.model import COLUMNS, KINDS, Kind, Row
 
 _BATCH: Final = 1000
@@ -32,13 +32,18 @@ def _refuse(line: int, column: str) -> Invalid:
 def read(lines: Iterable[str]) -> Iterator[Row]:
     """Yield the rows of a report. Raises Invalid that names the line and what is accepted.
 
-    Reports that Stripe exports are recognised by their columns, Alipay's by their first line.
+    Reports that Stripe and WeChat Pay export are recognized by their columns, Alipay's by their
+    first line.
     """
-    reader = csv.reader(lines, strict=True)
+    rest = iter(lines)
+    reader = csv.reader(rest, strict=True)
     try:
         header = [name.strip().lower() for name in next(reader, None) or []]
         if alipay.is_bill(header):
             yield from alipay.read(reader)
+            return
+        if wechat_pay.is_bill(header):
+            yield from wechat_pay.read(rest, header)
             return
         parse_row = stripe.find_parser(header)
         if parse_row is not None:

@@ -1,0 +1,107 @@
+"""WeChat Pay's trade bill (交易账单), as its merchant platform exports it.
+
+Source: pay.weixin.qq.com, "交易账单详细说明" (format-trade). The file has a header, a line for each
+payment and each accepted refund, another header and a line of totals. A backtick begins each value,
+so that values may contain commas. Times are those of China, amounts are in yuan. The bills of types
+ALL, SUCCESS and REFUND differ in their columns.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Final
+
+from opentill.core import times
+from opentill.core.errors import Invalid
+from opentill.core.money import EXPONENTS, MOST_MINOR, exponent
+from opentill.reconciliation.model import Kind, Row
+
+Cells = Mapping[str, str]
+_CHINA: Final = timezone(timedelta(hours=8))
+_AMOUNT: Final = re.compile(r"[0-9]{1,13}(?:\.[0-9]{1,2})?", re.ASCII)
+_TIME, _PAYMENT, _STATE, _CURRENCY = "交易时间", "商户订单号", "交易状态", "货币种类"
+_NEEDED: Final = {_TIME, "微信订单号", _PAYMENT, _STATE, _CURRENCY}
+_TOTALS: Final = "总交易单数"  # begins the second header
+_REFUND, _THEIR_REFUND, _REFUND_STATE = "商户退款单号", "微信退款单号", "退款状态"
+# The amount that the customer was charged, or got back: newer bills first.
+_PAID: Final = ("订单金额", "应结订单金额", "总金额")
+_REFUNDED: Final = ("申请退款金额", "退款金额")
+_OUR_REFUNDS: Final = ("re_", "att_")
+_NO_REFUND: Final = "FAIL"  # the refund was accepted, and has failed
+# REVOKED: the payment was cancelled after it had succeeded.
+_KINDS: Final[dict[str, Kind]] = {
+    "SUCCESS": "payment",
+    "REFUND": "refund",
+    "REVOKED": "payment_failure",
+}
+
+
+def is_bill(header: list[str]) -> bool:
+    """Whether a report with these columns is a trade bill."""
+    return set(header) >= _NEEDED
+
+
+def read(lines: Iterator[str], header: list[str]) -> Iterator[Row]:
+    """Yield the rows after the header. Raises Invalid that names the line."""
+    for number, line in enumerate(lines, 2):
+        text = line.strip()
+        if text.startswith(_TOTALS):
+            return
+        if not text:
+            continue
+        cells = text.removeprefix("`").split(",`")
+        if len(cells) != len(header):
+            reason = f"line {number}: as many cells as line 1 are needed"
+            raise Invalid("file", f"{reason}: {len(header)}, not {len(cells)}")
+        row = _parse_row(number, dict(zip(header, map(str.strip, cells), strict=True)))
+        if row is not None:
+            yield row
+
+
+def _parse_row(line: int, cells: Cells) -> Row | None:
+    state = cells[_STATE]
+    kind = _KINDS.get(state, "unknown")
+    reference, amounts = cells[_PAYMENT], _PAID
+    if kind == "refund":
+        if cells.get(_REFUND_STATE) == _NO_REFUND:
+            return None
+        ours, theirs = cells.get(_REFUND, ""), cells.get(_THEIR_REFUND, "")
+        # Our books know a refund that was made at WeChat Pay by WeChat Pay's number.
+        reference, amounts = ours if ours.startswith(_OUR_REFUNDS) else theirs or ours, _REFUNDED
+    elif kind == "unknown":
+        reference = f"{state} {reference}"
+    if not reference or "\x00" in reference:
+        raise Invalid("file", f"line {line}: must have a number of the payment or refund")
+    return Row(
+        line=line,
+        kind=kind,
+        reference=reference[:255],
+        amount_minor=_parse_amount(line, cells, amounts),
+        currency=cells[_CURRENCY],
+        settled_at=_parse_time(line, cells[_TIME]),
+    )
+
+
+def _parse_amount(line: int, cells: Cells, columns: tuple[str, ...]) -> int:
+    text = next((cells[name] for name in columns if name in cells), "")
+    currency = cells[_CURRENCY]
+    if _AMOUNT.fullmatch(text) is None or currency not in EXPONENTS:
+        reason = "amount and currency must be such as 9.99 and CNY"
+        raise Invalid("file", f"line {line}: {reason}")
+    exact = Decimal(text).scaleb(exponent(currency))
+    if not 0 <= exact <= MOST_MINOR or exact != int(exact):
+        raise Invalid("file", f"line {line}: must have an amount of {currency}")
+    return int(exact)
+
+
+def _parse_time(line: int, text: str) -> int:
+    try:
+        moment = datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=_CHINA)
+        time_ms = round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        time_ms = 0
+    if not times.is_credible(time_ms):
+        reason = "交易时间 must be such as 2026-01-31 10:00:00, of 2000 to 2099"
+        raise Invalid("file", f"line {line}: {reason}")
+    return time_ms
