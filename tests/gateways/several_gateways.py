@@ -10,13 +10,13 @@ from typing import Any, Final
 import pytest
 
 from opentill.core.settings import Settings
-from opentill.sandbox import alipay
+from opentill.sandbox import alipay, wechat_pay
 from support import epay_gateway_server
 from support.api_server import SECRETS, ApiServer, serving
 from support.databases import cloned_database
 from support.stripe_server import KEY, SECRET, StripeServer
 
-NAMES: Final = ("sandbox", "stripe", "epay", "alipay", "manual")
+NAMES: Final = ("sandbox", "stripe", "epay", "alipay", "wechat_pay", "manual")
 
 
 class GatewayDeployment:
@@ -28,10 +28,11 @@ class GatewayDeployment:
         stripe: StripeServer,
         epay: epay_gateway_server.EpayServer,
         alipay_app: alipay.App,
+        merchant: wechat_pay.Merchant,
     ) -> None:
-        """Store the servers, which the fixture ``deployment`` starts, and Alipay's keys."""
+        """Store the servers, which the fixture ``deployment`` starts, and providers' keys."""
         self.api_server, self.stripe, self.epay = api_server, stripe, epay
-        self.alipay_app = alipay_app
+        self.alipay_app, self.merchant = alipay_app, merchant
 
 
 @contextmanager
@@ -69,12 +70,16 @@ def deployment(
                 "alipay_private_key": (keys / alipay.PRIVATE_KEY).read_text(),
                 "alipay_public_key": (keys / alipay.PUBLIC_KEY).read_text(),
             }
-            alipay_app = alipay.load(directory)
+            folder = wechat_pay.create(directory)
+            for file, name in {**wechat_pay.SETTINGS, wechat_pay.PUBLIC_KEY: "PUBLIC_KEY"}.items():
+                options[f"wechat_pay_{name.lower()}"] = (folder / file).read_text()
+            alipay_app, merchant = alipay.load(directory), wechat_pay.load(directory)
             assert alipay_app is not None
+            assert merchant is not None
             with serving(
                 settings, gateway_options={**settings.gateway_options, **options}
             ) as api_server:
-                yield GatewayDeployment(api_server, stripe, epay, alipay_app)
+                yield GatewayDeployment(api_server, stripe, epay, alipay_app, merchant)
                 api_server.check_books()
         finally:
             run(epay_context.__aexit__(None, None, None))
@@ -93,6 +98,8 @@ def _settings(url: str, directory: Path) -> Settings:
             "epay_pid": epay_gateway_server.PID,
             "epay_key": epay_gateway_server.KEY, "epay_currency": "USD",
             "alipay_app_id": alipay.APP_ID,
+            "wechat_pay_mchid": wechat_pay.MCHID, "wechat_pay_appid": wechat_pay.APPID,
+            "wechat_pay_public_key_id": wechat_pay.PUBLIC_KEY_ID,
             "manual_instructions": "IBAN",
         },
         limit_ip_per_minute=0,

@@ -25,12 +25,12 @@ from opentill.gateways import GatewayPaymentEvent, Method, PaymentOutcome
 from opentill.gateways.registry import BUILT_IN
 from opentill.orders import Order, PaymentAttempt
 from opentill.reconciliation.service import reconcile
-from opentill.sandbox import alipay
+from opentill.sandbox import alipay, wechat_pay
 from opentill.sandbox.callbacks import sign
 from support import epay_gateway_server, world
 from support.api_server import SECRETS
 
-REPORTERS: Final = ("sandbox", "stripe", "epay", "alipay")
+REPORTERS: Final = ("sandbox", "stripe", "epay", "alipay", "wechat_pay")
 OWNERS: Final = NAMES
 METHOD: Final[Method] = "ALIPAY"
 
@@ -110,6 +110,35 @@ def create_alipay_notification(app: alipay.App, number: str) -> dict[str, str]:
     return {**form, "sign_type": "RSA2", "sign": app.sign(content.encode())}
 
 
+_TRADE_STATES: Final = {"declined": "CLOSED", "voided": "REVOKED"}
+_REFUND_STATES: Final = {"succeeded": "SUCCESS", "failed": "CLOSED"}
+
+
+def create_wechat_pay_notification(
+    merchant: wechat_pay.Merchant, subject: Subject, kind: str, status: str
+) -> tuple[dict[str, str], bytes]:
+    """Return headers and body of WeChat Pay's notification of a payment or refund."""
+    resource = {
+        "mchid": wechat_pay.MCHID,
+        "appid": wechat_pay.APPID,
+        "out_trade_no": subject.attempt.id,
+        "out_refund_no": subject.refund_id,
+        "trade_state": _TRADE_STATES.get(status, ""),
+        "refund_status": _REFUND_STATES.get(status, ""),
+    }
+    encrypted = merchant.encrypt(json.dumps(resource).encode(), kind)
+    event_type = "REFUND.SUCCESS" if kind == "refund" else "TRANSACTION.SUCCESS"
+    body = json.dumps({"event_type": event_type, "resource": encrypted}).encode()
+    now_s = int(time.time())
+    headers = {
+        "wechatpay-timestamp": str(now_s),
+        "wechatpay-nonce": "n",
+        "wechatpay-signature": merchant.own.sign(now_s, "n", body),
+        "wechatpay-serial": wechat_pay.PUBLIC_KEY_ID,
+    }
+    return headers, body
+
+
 class Reporter:
     """Sends reports of gateways to a server, and reads their effects."""
 
@@ -120,7 +149,7 @@ class Reporter:
             deployment.stripe,
             deployment.epay,
         )
-        self.alipay_app = deployment.alipay_app
+        self.alipay_app, self.merchant = deployment.alipay_app, deployment.merchant
 
     def send_report(self, gateway: str, subject: Subject, report: Report) -> httpx2.Response | None:
         """Send a report as a gateway; return None if the gateway has no such report."""
@@ -136,9 +165,24 @@ class Reporter:
                 return None
             form = create_alipay_notification(self.alipay_app, subject.attempt.id)
             return self.api_server.http.post(path, data=form)
-        build = self._build_sandbox if gateway == "sandbox" else self._build_stripe
-        headers, body = build(subject, *report)
+        build = {
+            "sandbox": self._build_sandbox,
+            "stripe": self._build_stripe,
+            "wechat_pay": self._build_wechat_pay,
+        }[gateway]
+        built = build(subject, *report)
+        if built is None:
+            return None
+        headers, body = built
         return self.api_server.http.post(path, content=body, headers=headers)
+
+    def _build_wechat_pay(
+        self, subject: Subject, kind: str, status: str
+    ) -> tuple[dict[str, str], bytes] | None:
+        """Return headers and body of a notification; it takes only yuan and has no disputes."""
+        if kind == "dispute" or (kind, status) == ("payment", "succeeded"):
+            return None
+        return create_wechat_pay_notification(self.merchant, subject, kind, status)
 
     def _build_sandbox(
         self, subject: Subject, kind: str, status: str
@@ -306,7 +350,7 @@ def test_ignored_reports_are_counted_in_the_metrics() -> None:
 
 
 @pytest.mark.parametrize("status", ["succeeded", "failed"])
-@pytest.mark.parametrize("gateway", ["sandbox", "stripe"])
+@pytest.mark.parametrize("gateway", ["sandbox", "stripe", "wechat_pay"])
 def test_a_refund_cannot_be_ended_by_a_report_on_another_payment(
     reporter: Reporter, gateway: str, status: str
 ) -> None:

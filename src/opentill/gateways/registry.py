@@ -68,6 +68,28 @@ OPTIONS: Final = (
         "alipay", "alipay_url", "Alipay's sandbox, for tests", secret=False,
         default="https://openapi.alipay.com/gateway.do",
     ),
+    Option("wechat_pay", "wechat_pay_mchid", "the number of the merchant account", secret=False),
+    Option("wechat_pay", "wechat_pay_appid", "wx…, which is bound to the account", secret=False),
+    Option("wechat_pay", "wechat_pay_private_key", "apiclient_key.pem, in PEM or Base64"),
+    Option(
+        "wechat_pay", "wechat_pay_serial", "the serial number of the merchant certificate",
+        secret=False,
+    ),
+    Option("wechat_pay", "wechat_pay_certificate", "apiclient_cert.pem, instead of its number"),
+    Option("wechat_pay", "wechat_pay_api_v3_key", "the APIv3 key, 32 characters"),
+    Option(
+        "wechat_pay", "wechat_pay_public_key_id", "PUB_KEY_ID_…; platform certificates are used"
+        " without it", secret=False,
+    ),
+    Option("wechat_pay", "wechat_pay_public_key", "pub_key.pem, in PEM or Base64"),
+    Option(
+        "wechat_pay", "wechat_pay_products", "the products of the account: native is a QR code, h5"
+        " opens WeChat on a phone", secret=False, default="native",
+    ),
+    Option(
+        "wechat_pay", "wechat_pay_url", "another address of the API, for tests", secret=False,
+        default="https://api.mch.weixin.qq.com",
+    ),
     Option(
         "manual", "manual_instructions", "how to transfer money; …_EUR and the like for one"
         " currency, …_FILE for text in a file", secret=False,
@@ -78,6 +100,7 @@ OPTIONS: Final = (
             ("stripe", _METHODS, _EVERY_METHOD),
             ("epay", "on offer; WECHAT_PAY=wxpay2 for a type of another name", "ALIPAY,WECHAT_PAY"),
             ("alipay", _METHODS, _EVERY_METHOD),
+            ("wechat_pay", _METHODS, _EVERY_METHOD),
             ("manual", _METHODS, _EVERY_METHOD),
             ("sandbox", _METHODS, _EVERY_METHOD),
         )
@@ -107,6 +130,13 @@ def _alipay(settings: Settings) -> Gateway:
     return make(settings.gateway_options)
 
 
+def _wechat_pay(settings: Settings) -> Gateway:
+    # Imported late, because most deployments do not need it.
+    from opentill.gateways.wechat_pay.configuration import make
+
+    return make(settings.gateway_options)
+
+
 def _epay(settings: Settings) -> Gateway:
     # Imported late, because most deployments do not need it.
     from opentill.gateways.epay.configuration import make
@@ -120,6 +150,7 @@ BUILT_IN: Final[dict[str, Factory]] = {
     "stripe": _stripe,
     "epay": _epay,
     "alipay": _alipay,
+    "wechat_pay": _wechat_pay,
 }
 # Gateways that cannot always report the result of a refund, so that an operator may record it.
 _OPERATOR_MAY_REPORT: Final = frozenset({"epay", "manual"})
