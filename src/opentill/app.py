@@ -38,6 +38,7 @@ from opentill.db.database import Db, retry_while_away
 from opentill.disputes import api as disputes_api
 from opentill.disputes import events as dispute_events
 from opentill.epay import api as epay_api
+from opentill.gateways import accounts as gateway_accounts
 from opentill.http import openapi, responses, routing, schemas
 from opentill.http.caller import Caller
 from opentill.http.ignored_log import AcceptedRequests
@@ -187,7 +188,10 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
         db = await retry_while_away(
             lambda: Db.connect(address, size, prepared=settings.db_prepared)
         )
-        async with context.running(settings, db, adapters) as app:
+        async with (
+            context.running(settings, db, adapters) as app,
+            gateway_accounts.following(db, adapters, settings, orders.ATTEMPT_ENDS),
+        ):
             gateways.initialize_metrics(adapters, orders.ATTEMPT_ENDS)
             app.return_address = epay.return_address
             server.state.app = app

@@ -215,3 +215,8 @@ def metrics_are_local(settings: Settings) -> bool:
 def is_loopback(url: str) -> bool:
     """Whether a URL has a loopback host."""
     return is_loopback_host(urlsplit(url).hostname or "")
+
+
+def credential_variables(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the variables from which a command may read credentials: those of the environment."""
+    return environ

@@ -6,7 +6,7 @@ empty batch the job pauses; after any other, it claims the next batch at once.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, get_args
 
@@ -26,6 +26,8 @@ from opentill.db.jobs import GatewayFilter
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import jobs as epay_jobs
 from opentill.figures import jobs as figure_jobs
+from opentill.gateways import accounts as gateway_accounts
+from opentill.gateways.account import is_account_id
 from opentill.http import idempotency, ignored_log, refused
 from opentill.integrity import scheduler
 from opentill.list_counts import jobs as list_count_jobs
@@ -57,23 +59,77 @@ class Job(msgspec.Struct, frozen=True):
     is_cancelled_on_stop: bool = False
 
 
-def _per_gateway(app: App) -> tuple[Job, ...]:
-    """Return separate jobs for each gateway, so that a slow one does not block others.
+def _per_gateway(others: "_OtherGateways") -> tuple[Job, ...]:
+    """Return separate jobs for each gateway of the environment, so that a slow one blocks no other.
 
-    The last two jobs handle rows of gateways that are no longer in use.
+    The last two jobs start the work for accounts in the database, and for gateways that are no
+    longer in use.
     """
-    names = tuple(app.gateways)
-    return tuple(
-        job
-        for only in (
-            *(GatewayFilter((name,)) for name in names),
-            GatewayFilter(names, included=False),
-        )
-        for job in (
-            Job("check_attempts", 0.5, partial(_check_attempts, only)),
-            Job("send_refunds", 0.25, partial(_send_refunds, only)),
-        )
+    return (
+        *(
+            job
+            for only in (GatewayFilter((name,)) for name in others.environment)
+            for job in (
+                Job("check_attempts", 0.5, partial(_check_attempts, only)),
+                Job("send_refunds", 0.25, partial(_send_refunds, only)),
+            )
+        ),
+        Job("check_attempts", 0.5, others.check_attempts),
+        Job("send_refunds", 0.25, others.send_refunds),
     )
+
+
+class _OtherGateways:
+    """Processes the due rows of gateways and accounts that are not of the environment.
+
+    One statement finds the accounts with due rows, and each of them is processed by itself, so
+    that idle accounts cost nothing and a slow one blocks no other.
+    """
+
+    def __init__(self, environment: tuple[str, ...]) -> None:
+        """``environment`` are the gateways that have jobs of their own."""
+        self.environment = environment
+        self._running: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    async def check_attempts(self, app: App) -> int:
+        """Start to query the accounts with due attempts."""
+        names = await order_jobs.gateways_due(app.db, self.environment, app.clock())
+        return self._start("check_attempts", names, app, _check_attempts)
+
+    async def send_refunds(self, app: App) -> int:
+        """Start to send the due refunds of the accounts that have some."""
+        names = await refund_jobs.gateways_due(app.db, self.environment, app.clock())
+        return self._start("send_refunds", names, app, _send_refunds)
+
+    def _start(
+        self,
+        kind: str,
+        names: Sequence[str],
+        app: App,
+        work: Callable[[GatewayFilter, App], Awaitable[int]],
+    ) -> int:
+        for name in names:
+            key = kind, name
+            if key not in self._running:
+                task = asyncio.create_task(_work_once(kind, name, work, app))
+                self._running[key] = task
+                task.add_done_callback(lambda _, key=key: self._running.pop(key))
+        return 0  # 0 makes the job pause: the started work goes on by itself
+
+    async def finish(self) -> None:
+        """Wait until everything that was started has ended."""
+        await asyncio.gather(*self._running.values())
+
+
+async def _work_once(
+    kind: str, name: str, work: Callable[[GatewayFilter, App], Awaitable[int]], app: App
+) -> None:
+    try:
+        await work(GatewayFilter((name,)), app)
+    except Unavailable as error:
+        _log.warning("job waits for the database", job=kind, gateway=name, reason=error.reason)
+    except Exception:  # noqa: BLE001 - one account's defect must not stop the others
+        _log.exception("job failed", job=kind, gateway=name)
 
 
 async def _check_attempts(only: GatewayFilter, app: App) -> int:
@@ -199,7 +255,10 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         if db is None:
             return
         adapters = gateways.load(settings.gateways, settings)
-        async with context.running(settings, db, adapters) as app:
+        async with (
+            context.running(settings, db, adapters) as app,
+            gateway_accounts.following(db, adapters, settings, orders.ATTEMPT_ENDS),
+        ):
             await work(app, stop)
 
 
@@ -242,11 +301,13 @@ async def work(app: App, stop: asyncio.Event) -> None:
 
     books = Job("check_books", 5.0, check_books, is_cancelled_on_stop=True)
     mailer = Mailer(app.db, settings, app.clock) if settings.sends_mail else None
-    jobs = (*JOBS, notices, history, books, *_per_gateway(app), *_mail_jobs(mailer))
+    others = _OtherGateways(tuple(name for name in app.gateways if not is_account_id(name)))
+    jobs = (*JOBS, notices, history, books, *_per_gateway(others), *_mail_jobs(mailer))
     gateways.initialize_metrics(app.gateways, orders.ATTEMPT_ENDS)
     kinds = {job.name for job in jobs} | {"webhooks"}
     metrics.start_job_series(kinds, ("done", "unavailable", "failed"), get_args(Outcome))
     await asyncio.gather(dispatcher.run(stop), *(_repeat(job, app, stop) for job in jobs))
+    await others.finish()
     await notifier.finish()
     if mailer is not None:
         await mailer.finish()

@@ -38,7 +38,7 @@ OTHERS: Final = {
     "only read": "doctor health settings export statement",
     "are about the person who runs commands": "login logout whoami",
     "only read a feature's rows": "mail:list,aside merchants:list,show,terms,applications,changes"
-    " keys:list epay:show,list,notices"
+    " gateways:list,test keys:list epay:show,list,notices"
     " payouts:waiting refunds:cases approvals:list"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
     " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
@@ -60,6 +60,8 @@ OTHERS: Final = {
     "change payment links; their own tests check the audit log": "links:create,set",
     "change people and roles; their own tests check the audit log": "people:invite,reset,role"
     ",remove,reset-factors,confirm-factors,keep-factors",
+    "change gateway accounts; tests/cli/test_gateways.py checks the audit log": "gateways:add,pause"
+    ",resume,retire,rotate",
     "change the deployment; their own tests check the audit log": "secret-key:replace"
     " skip-messages",
 }

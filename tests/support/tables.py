@@ -52,6 +52,8 @@ TABLES: Final = {
     "factor_resets": Table("people", "shared", "about persons"),
     "figure_heads": Table("figures", "merchant"),
     "figures": Table("figures", "merchant"),
+    "gateway_account_limits": Table("gateways", "shared", "about the whole deployment"),
+    "gateway_accounts": Table("gateways", "shared", "may belong to the operator"),
     "gateway_figures": Table("figures", "server", "about all merchants together"),
     "gateway_tests": Table("checkouts", "merchant"),
     "host_leases": Table("webhooks", "server", "about hosts, which several merchants may share"),

@@ -13,6 +13,7 @@ from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
+from opentill.gateways import accounts
 from opentill.gateways.model import RefundOutcome
 from opentill.orders import Order
 from opentill.payouts import Payout
@@ -117,7 +118,9 @@ async def _measure_recorded_refund(
 ) -> tuple[int, str]:
     """Return the value of the refund in the merchant's currency; 0 if it is recorded already."""
     new, ids = await _refund_to_record(tx, request), (request.merchant_id, request.subject)
-    existing_refund = await refunds.check_manual(tx, *ids, new, reporting=rules.reporting)
+    existing_refund = await refunds.check_manual(
+        tx, *ids, new, reporting=await accounts.with_self_reporting(tx, rules.reporting)
+    )
     order = await orders.lock(tx, *ids)
     share = orders.settled_share(order, new.amount_minor)
     return 0 if existing_refund is not None else share, order.settled_currency
@@ -128,7 +131,9 @@ async def _record_refund(tx: Tx, request: ActionRequest, rules: Rules, now: int)
     amount = "" if request.refund is None else request.refund.amount
     await _record(tx, request, "refunds record", now, f" {amount} {new.provider_ref}"[:200])
     ids = request.merchant_id, request.subject
-    return await refunds.record_manually(tx, *ids, new, now, reporting=rules.reporting)
+    return await refunds.record_manually(
+        tx, *ids, new, now, reporting=await accounts.with_self_reporting(tx, rules.reporting)
+    )
 
 
 async def _measure_failed_refund(
@@ -143,7 +148,9 @@ async def _fail_refund(tx: Tx, request: ActionRequest, rules: Rules, now: int) -
     await _record(tx, request, "refund refused", now)
     outcome = RefundOutcome(status="REFUSED", reason=request.actor.reason[:_LONGEST_ERROR])
     ids = request.merchant_id, request.subject
-    return await refunds.end_manually(tx, *ids, outcome, now, reporting=rules.reporting)
+    return await refunds.end_manually(
+        tx, *ids, outcome, now, reporting=await accounts.with_self_reporting(tx, rules.reporting)
+    )
 
 
 async def _reverse_refund(tx: Tx, request: ActionRequest, _rules: Rules, now: int) -> Refund:

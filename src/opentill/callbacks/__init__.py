@@ -1,4 +1,8 @@
-"""Callbacks: gateways report payments, refunds and disputes to ``/gateways/{name}/callback``."""
+"""Callbacks: gateways report payments, refunds and disputes.
+
+An account in the database has the address ``/gateways/{gateway}/{account}/callback``, an account of
+the environment ``/gateways/{gateway}/callback``.
+"""
 
 from http import HTTPStatus
 from typing import Final
@@ -22,6 +26,7 @@ from opentill.gateways.model import (
     OfAnotherGateway,
     is_notified,
 )
+from opentill.gateways.routing import Gateways, gateway_of
 from opentill.http.responses import send_json
 
 __all__ = ["Confirmations", "apply_event", "routes"]
@@ -42,17 +47,34 @@ class _Endpoint:
         Raises MethodNotAllowed, NotFound for an unknown gateway, Invalid for a forged report, and
         Unavailable if the gateway should repeat it.
         """
-        app, name = context.app_of(scope), scope["path_params"]["name"]
-        gateway = app.gateways.get(name)
+        app, name = context.app_of(scope), _account(scope)
+        verifiers = _verifiers(app, name, scope["path_params"]["gateway"])
+        gateway = verifiers[0] if verifiers else None
         methods = ("GET", "POST") if is_notified(gateway) else ("POST",)
         if scope["method"] not in methods:
             raise MethodNotAllowed(methods)
         if gateway is None:
             raise NotFound
-        for event in await reading.read_events(gateway, scope, receive):
+        for event in await reading.read_events_by_any(verifiers, scope, receive):
             for own_event in await reading.resolve_events(gateway, event):
                 await _apply_or_log(app, scope["app"].state.confirmations, name, own_event)
         await _acknowledge(gateway, scope, receive, send)
+
+
+def _account(scope: Scope) -> str:
+    """Return the account of a callback's address; its name is the gateway's if it has no other."""
+    params = scope["path_params"]
+    name: str = params.get("account", params["gateway"])
+    return name
+
+
+def _verifiers(app: App, name: str, gateway: str) -> tuple[Gateway, ...]:
+    """Return the adapters that may verify a callback; () unless the address is the account's."""
+    if name not in app.gateways or gateway_of(app.gateways, name) != gateway:
+        return ()
+    if isinstance(app.gateways, Gateways):
+        return app.gateways.verifiers(name, app.clock())
+    return (app.gateways[name],)
 
 
 async def _acknowledge(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,4 +120,7 @@ async def _apply_or_log(
         )
 
 
-routes: Final = (Route("/gateways/{name}/callback", _Endpoint()),)
+routes: Final = (
+    Route("/gateways/{gateway}/callback", _Endpoint()),
+    Route("/gateways/{gateway}/{account}/callback", _Endpoint()),
+)

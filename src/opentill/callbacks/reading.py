@@ -1,10 +1,11 @@
 """Verifies callbacks and converts them to gateway events."""
 
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.types import Receive, Scope
+from starlette.types import Message, Receive, Scope
 
 from opentill.core.errors import Invalid, Unavailable
 from opentill.db.clock import now_ms
@@ -83,6 +84,45 @@ async def resolve_events(gateway: Gateway, gateway_event: GatewayEvent) -> tuple
     if not attempt_id:
         return ()
     return (msgspec.structs.replace(gateway_event, attempt_id=attempt_id),)
+
+
+async def read_events_by_any(
+    verifiers: Sequence[Gateway], scope: Scope, receive: Receive
+) -> tuple[GatewayEvent, ...]:
+    """Return the events of a callback that any of ``verifiers`` accepts.
+
+    The first has an account's present credentials, the others have earlier ones. Raises Invalid
+    with the reason of the first.
+    """
+    if len(verifiers) == 1:
+        return await read_events(verifiers[0], scope, receive)
+    body = _RepeatedBody(receive)
+    refusals: list[Invalid] = []
+    for gateway in verifiers:
+        try:
+            return await read_events(gateway, scope, body.read)
+        except Invalid as refusal:
+            refusals.append(refusal)
+            body.rewind()
+    raise refusals[0]
+
+
+class _RepeatedBody:
+    """The body of a request, which can be read several times."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._messages: list[Message] = []
+        self._position = 0
+
+    async def read(self) -> Message:
+        if self._position == len(self._messages):
+            self._messages.append(await self._receive())
+        self._position += 1
+        return self._messages[self._position - 1]
+
+    def rewind(self) -> None:
+        self._position = 0
 
 
 async def _list_refunds(

@@ -155,14 +155,20 @@ async def check_methods(
         currency = await queries.CURRENCY.get(tx, merchant_id=merchant_id, id=body.product_id)
     # If the currency is unknown, ``open_session`` refuses the product.
     if currency is not None:
-        check_methods_offered(gateways, currency, body.payment_methods)
+        check_methods_offered(gateways, merchant_id, currency, body.payment_methods)
 
 
 def check_methods_offered(
-    gateways: Mapping[str, Gateway], currency: str, methods: Sequence[Method] | None
+    gateways: Mapping[str, Gateway],
+    merchant_id: str,
+    currency: str,
+    methods: Sequence[Method] | None,
 ) -> None:
-    """Raise Invalid on ``paymentMethods`` if none of them is offered for a currency."""
-    on_offer = offered_methods(gateways, currency)
+    """Raise Invalid on ``paymentMethods`` if none of them is offered to a merchant for a currency.
+
+    The limits of accounts do not count here: the amount may not be known yet.
+    """
+    on_offer = offered_methods(gateways, currency, merchant_id=merchant_id)
     if methods and not set(on_offer).intersection(methods):
         choices = ", ".join(on_offer) or "none"
         reason = f"paymentMethods must have one that is on offer in {currency}: {choices}"

@@ -51,6 +51,7 @@ SECTIONS: Final = {
         ("sandbox", "serve", "Serve the sandbox bank alone."),
         ("migrate", "migrate", "Bring the database to the schema of this version."),
         ("settings", "settings", "List the settings with their values here."),
+        ("gateways", "gateways", "Accounts at gateways, beside those of the environment."),
         ("secret-key", "secret_key", "The key that encrypts Epay keys and webhook secrets."),
         (
             "backup",

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from opentill import checkouts, disputes, orders, payment_links, payouts, products, refunds
+from opentill import (
+    checkouts,
+    disputes,
+    gateways,
+    orders,
+    payment_links,
+    payouts,
+    products,
+    refunds,
+)
 from opentill.checkouts.model import SessionBody
 from opentill.core.money import Money
 from opentill.core.settings import Settings
@@ -100,7 +109,7 @@ class History:
         """Store payments and refunds in the sandbox bank of the data directory."""
         from opentill.sandbox import PastPayment, PastRefund, add_past
 
-        url = orders.callback_url(settings.public_url, _GATEWAY)
+        url = gateways.callback_url(settings.public_url, {}, _GATEWAY)
         await add_past(
             settings.data_dir,
             [

@@ -12,6 +12,7 @@ from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
     from opentill.cli.doctor_queries import Collation
+    from opentill.gateways.accounts.model import StoredAccount
     from opentill.rates import MissingRate
 
 OLDEST_POSTGRES: Final = 15
@@ -59,10 +60,37 @@ def findings(settings: Settings) -> Iterator[Finding]:
     else:
         yield Finding("orders", "ok", "none has waited too long for a bank's response")
     yield _rates(facts.lacking, facts.expiring)
+    yield from _accounts(facts.accounts, settings)
     if facts.epay_opens:
         yield Finding("epay", "ok", "the keys that there are can be read")
     else:
         yield Finding("epay", "fail", epay.WRONG_KEY)
+
+
+def _accounts(accounts: list["StoredAccount"], settings: Settings) -> Iterator[Finding]:
+    """Report each gateway account: whether it can be read and its provider accepts it."""
+    from opentill.core.errors import Invalid
+    from opentill.gateways.accounts import service
+
+    for account in accounts:
+        try:
+            adapter = service.build_stored(account, settings)
+        except Invalid as error:
+            yield Finding("account", "fail", f"{account.name}: {error.reason}")
+            continue
+        if account.status == "RETIRED":
+            session.run(adapter.close())
+            continue
+        problem = session.run(service.check(adapter))
+        if problem:
+            yield Finding("account", "fail", f"{account.name}: {problem}")
+        elif account.livemode != settings.livemode:
+            mode = "test" if settings.livemode else "real"
+            text = f"{account.name} takes no payments: OPENTILL_GATEWAYS is not for {mode} money"
+            yield Finding("account", "warn", text)
+        else:
+            state = "takes payments" if account.status == "ACTIVE" else "is paused"
+            yield Finding("account", "ok", f"{account.name} can be used and {state}")
 
 
 def _collation(collation: "Collation") -> Finding:
@@ -124,6 +152,7 @@ class _Facts(msgspec.Struct, frozen=True):
     expiring: list["MissingRate"]
     newer: list[str]  # migrations of the database that only a newer OpenTill has
     collation: "Collation"
+    accounts: list["StoredAccount"]
 
 
 async def _inspect(settings: Settings) -> _Facts:
@@ -131,6 +160,7 @@ async def _inspect(settings: Settings) -> _Facts:
     from opentill.cli import doctor_queries
     from opentill.db import clock, migrations
     from opentill.db import connection as connections
+    from opentill.gateways import accounts
     from opentill.orders import jobs
 
     connection = await connections.connect(
@@ -152,7 +182,7 @@ async def _inspect(settings: Settings) -> _Facts:
         collation = await doctor_queries.COLLATION.one(connection)
         return _Facts(
             version, clock_ahead_s, ahead_ms, stuck, opens, lacking, expiring, newer,
-            collation,
+            collation, await accounts.list_stored(connection),
         )  # fmt: skip
     finally:
         await connection.close()

@@ -24,6 +24,8 @@ _ARGUMENTS: Final = {
     "payouts run currency": "Currency of the payouts, such as EUR.",
     "disputes dismiss gateway": "The gateway's name; `opentill disputes unmatched` shows it.",
     "refunds dismiss gateway": "The gateway's name; `opentill refunds cases` shows it.",
+    "gateways add gateway": "The gateway, such as stripe, epay or sandbox.",
+    "gateways add label": "The name of the account on pages, such as 'Stripe EU'.",
     "reconcile compare gateway": "The gateway's name, such as sandbox or stripe.",
     "mail test recipient": "The email address to which the test mail is sent.",
     "webhooks add url": "The URL that receives the events, such as https://shop.example.com/hook.",

@@ -140,15 +140,18 @@ def given_back(
     Also for a payment whose gateway does not report the result: check at the gateway first.
     """
     from opentill import gateways, merchants, orders
+    from opentill.gateways import accounts
 
     settings = session.settings()
-    reporting = gateways.self_reporting(settings.gateways)
 
     async def work(tx: "Tx", now: int) -> "Order":
         order = await orders.find_by_anything(tx, attempt)
         ids = order.merchant_id, order.id
         attempt_id = attempt.strip()
         await merchants.record_audit(tx, actor, "orders given-back", ids[0], attempt_id, now)
+        reporting = await accounts.with_self_reporting(
+            tx, gateways.self_reporting(settings.gateways)
+        )
         await orders.record_duplicate_return(tx, *ids, attempt_id, actor, now, reporting=reporting)
         order_row = await orders.find(tx, *ids)
         return await orders.with_livemode(tx, order_row, deployment=settings.livemode)

@@ -34,17 +34,21 @@ def register(app: typer.Typer) -> None:
 def done(refund_id: str, *, actor: "Actor") -> "RefundOut":
     """Mark a refund as done: its money was sent to the customer."""
     from opentill import gateways, merchants, refunds
+    from opentill.gateways import accounts
     from opentill.gateways.model import RefundOutcome
 
-    reporting = gateways.self_reporting(session.settings().gateways)
+    settings = session.settings()
 
     async def work(tx: "Tx", now: int) -> "Refund":
         refund = await refunds.find_anywhere(tx, refund_id)
         ids, outcome = (refund.merchant_id, refund_id), RefundOutcome(status="SUCCEEDED")
         await merchants.record_audit(tx, actor, "refund succeeded", *ids, now)
+        reporting = await accounts.with_self_reporting(
+            tx, gateways.self_reporting(settings.gateways)
+        )
         return await refunds.end_manually(tx, *ids, outcome, now, reporting=reporting)
 
-    return refunds.RefundOut.from_refund(session.transact(work))
+    return refunds.RefundOut.from_refund(session.transact(work, settings))
 
 
 @acting()

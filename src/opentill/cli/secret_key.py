@@ -14,7 +14,8 @@ _NEXT_COMMANDS: Final = (
     "What was encrypted with the old key cannot be read any more. Replace each Epay key (`opentill"
     " epay list`, `epay rotate`) and each webhook secret (`opentill webhooks list`, `webhooks"
     " rotate`), and give them to their merchants; enter each merchant's bank account again"
-    " (`opentill payouts set-account`); then start servers and workers again. Authenticators no"
+    " (`opentill payouts set-account`), and each gateway account's credentials (`opentill gateways"
+    " list`, `gateways rotate`); then start servers and workers again. Authenticators no"
     " longer work: whoever has one logs in with a recovery code or a passkey and replaces it at"
     " /security. Who has neither left needs `opentill people reset-factors EMAIL --as-root`."
 )

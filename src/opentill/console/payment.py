@@ -75,7 +75,7 @@ async def _values(request: PageRequest, form_input: FormInput | None = None) -> 
     manages = request.may("orders.manage")
     offers = [
         offer
-        for offer in payment_actions.list_offers(payment, request.app.settings)
+        for offer in payment_actions.list_offers(payment, request.app.gateways)
         if request.may(offer.action.permission)
     ]
     who = people.actor_of(request.login, "").who

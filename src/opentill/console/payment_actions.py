@@ -4,7 +4,7 @@ An action calls the same service as its command of the command line. Person and 
 to the audit log.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, Literal, get_args
 
@@ -17,6 +17,7 @@ from opentill.core.money import Money
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
+from opentill.gateways import accounts as gateway_accounts
 from opentill.gateways.model import RefundOutcome
 from opentill.merchants import Actor
 from opentill.merchants.fee_schedule import Scope
@@ -119,10 +120,16 @@ async def _end_refund(tx: Tx, call: ActionCall) -> object:
     _check_order(refund.order_id, call)
     outcome = RefundOutcome(status="SUCCEEDED")
     await call.record(tx, "refund succeeded", refund_id)
-    reporting = gateways.self_reporting(call.settings.gateways)
+    reporting = await _reporting(tx, call)
     return await refunds.end_manually(
         tx, merchant_id, refund_id, outcome, call.now, reporting=reporting
     )
+
+
+async def _reporting(tx: Tx, call: ActionCall) -> Container[str]:
+    """Return the gateways and accounts that report the result of every refund themselves."""
+    names = gateways.self_reporting(call.settings.gateways)
+    return await gateway_accounts.with_self_reporting(tx, names)
 
 
 async def _mark_refund_handled(tx: Tx, call: ActionCall) -> object:
@@ -138,7 +145,7 @@ async def _mark_refund_handled(tx: Tx, call: ActionCall) -> object:
 async def _record_given_back(tx: Tx, call: ActionCall) -> None:
     attempt_id = call.form.get("subject", "")
     await call.record(tx, "orders given-back", attempt_id)
-    reporting = gateways.self_reporting(call.settings.gateways)
+    reporting = await _reporting(tx, call)
     await orders.record_duplicate_return(
         tx, *call.ids, attempt_id, call.actor, call.now, reporting=reporting
     )
@@ -221,14 +228,17 @@ def status_of_token(token: str) -> Status | None:
     return next((status for status in get_args(Status) if status == text), None)
 
 
-def list_offers(payment: Payment, settings: Settings) -> Iterator[Offer]:
-    """Yield the actions that a payment allows now, without regard to permissions."""
+def list_offers(payment: Payment, adapters: Collection[str]) -> Iterator[Offer]:
+    """Yield the actions that a payment allows now, without regard to permissions.
+
+    ``adapters`` are the gateways and accounts of this process.
+    """
     order = payment.order
     if orders.can(order, "confirmed"):
         yield _offer_confirmation(order)
     if orders.can(order, "voided"):
         yield Offer(action=REVOKE)
-    reporting = gateways.self_reporting(settings.gateways)
+    reporting = gateways.self_reporting(adapters)
     yield from _offer_for_refunds(payment, reporting)
     for attempt in (a for a in payment.attempts if orders.needs_manual_return(a, reporting)):
         moves = ((N_("The customer has got back"), Money(attempt.amount_minor, attempt.currency)),)

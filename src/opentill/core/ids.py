@@ -38,6 +38,8 @@ Prefix = Literal[
     "rec",
     "dif",
     "fac",
+    "ga",
+    "gat",
 ]
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"

@@ -123,7 +123,12 @@ _FOREIGN_EVENTS: Final = _CounterOptions(
     "What a gateway said of another gateway's payment, and what therefore did not count",
     ("gateway", "owner"),
 )
-COUNTERS: Final = (_STARTED_ATTEMPTS, _ENDED_ATTEMPTS, _FOREIGN_EVENTS)
+_UNREADABLE_ACCOUNTS: Final = _CounterOptions(
+    "opentill_gateway_account_failures",
+    "Times that a process could not load a gateway account, which then takes no payments",
+    ("account",),
+)
+COUNTERS: Final = (_STARTED_ATTEMPTS, _ENDED_ATTEMPTS, _FOREIGN_EVENTS, _UNREADABLE_ACCOUNTS)
 
 
 @functools.cache
@@ -237,6 +242,11 @@ def count_ended_attempt(gateway: str, method: str, outcome: str) -> None:
 def count_foreign_gateway_event(gateway: str, owner: str) -> None:
     """Count an event of ``gateway`` about a payment that went through ``owner``."""
     _child(_FOREIGN_EVENTS, gateway, owner).inc()
+
+
+def count_unreadable_account(account: str) -> None:
+    """Count a gateway account that this process could not load."""
+    _child(_UNREADABLE_ACCOUNTS, account).inc()
 
 
 def render(readings: Sequence[Reading] = ()) -> bytes:

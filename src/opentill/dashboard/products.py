@@ -223,7 +223,9 @@ async def product_page(
         editing=entries is not None,
         form_id=form_ids.new_form_id(),
         errors=errors or {},
-        offered_methods=gateways.offered_methods(request.app.gateways, product.currency),
+        offered_methods=gateways.offered_methods(
+            request.app.gateways, product.currency, merchant_id=product.merchant_id
+        ),
         lifetimes_min=_LIFETIMES_MIN,
         **form_values,
     )

@@ -34,6 +34,12 @@ class GatewayFilter(msgspec.Struct, frozen=True):
 EVERY_GATEWAY: Final = GatewayFilter()
 
 
+class DueGateway(msgspec.Struct, frozen=True):
+    """A gateway or account that has due rows."""
+
+    gateway: str
+
+
 async def each(
     rows: Iterable[R], work: Callable[[R], Awaitable[object]], name: Callable[[R], str]
 ) -> int:

@@ -45,7 +45,7 @@ async def place(app: App, caller: EpayCaller, submission: Submission, now: int) 
         await count_hit(app, "checkouts", merchant_id, limit, now)
     if not notices.fits(submission):
         raise Refused(BUSINESS, "notify_url、name 和 param 合计过长，通知地址最多 2048 个字符")
-    offered_types = _offered_types(app, submission.money_type)
+    offered_types = _offered_types(app, merchant_id, submission.money_type)
     if not offered_types or (submission.method and submission.type not in offered_types):
         raise Refused(BUSINESS, f"不支持的支付方式，可用的有：{', '.join(offered_types) or '无'}")
     # Refuse the submission even if its order exists already.
@@ -78,8 +78,8 @@ def _write_bounds(problem: checkouts.AmountOutOfBounds, currency: str) -> str:
     return f"{show(least_minor, currency)} 到 {show(most_minor, currency)} {currency}"
 
 
-def _offered_types(app: App, currency: str) -> list[str]:
-    methods = gateways.offered_methods(app.gateways, currency)
+def _offered_types(app: App, merchant_id: str, currency: str) -> list[str]:
+    methods = gateways.offered_methods(app.gateways, currency, merchant_id=merchant_id)
     return [name for method, name in TYPES.items() if method in methods]
 
 

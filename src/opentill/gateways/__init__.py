@@ -26,7 +26,10 @@ from opentill.gateways.registry import load, self_reporting
 from opentill.gateways.routing import (
     BadGateways,
     Gateways,
+    account_name,
+    callback_url,
     candidates,
+    gateway_of,
     methods_of,
     offered_methods,
 )
@@ -53,7 +56,10 @@ __all__ = [
     "RefundRequest",
     "RefundStatus",
     "Traces",
+    "account_name",
+    "callback_url",
     "candidates",
+    "gateway_of",
     "initialize_metrics",
     "load",
     "methods_of",

@@ -24,14 +24,19 @@ Outcome = TypeVar("Outcome", PaymentOutcome, RefundOutcome)
 _ERROR: Final = "error"
 
 
-def initialize_metrics(gateways: Mapping[str, Gateway], ends: Iterable[str]) -> None:
-    """Initialize the metrics of gateways to 0; ``ends`` are the final statuses of an attempt."""
+def initialize_metrics(
+    gateways: Mapping[str, Gateway], ends: Iterable[str], only: Iterable[str] | None = None
+) -> None:
+    """Initialize the metrics of gateways to 0; ``ends`` are the final statuses of an attempt.
+
+    ``only``: the accounts whose metrics are initialized; None for all.
+    """
     metrics.start_gateway_series(
         {
             name: {
                 method for currency in EXPONENTS for method in methods_of(gateways, name, currency)
             }
-            for name in gateways
+            for name in (gateways if only is None else only)
         },
         ends,
         {

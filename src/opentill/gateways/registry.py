@@ -4,16 +4,25 @@ Another package adds a gateway with an entry point in the group ``opentill.gatew
 that takes the ``Settings`` and returns a ``Gateway``. It cannot replace a built-in gateway.
 """
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 import msgspec
 
-from opentill.core.settings import SANDBOX, Settings
+from opentill.core.errors import ConfigurationError
+from opentill.core.settings import GATEWAY_PREFIX, SANDBOX, Settings
 from opentill.gateways.manual import ManualGateway, instructions
 from opentill.gateways.model import Gateway
-from opentill.gateways.routing import BadGateways, Gateways, build_gateways
+from opentill.gateways.routing import (
+    BadGateways,
+    Gateways,
+    Methods,
+    build_gateways,
+    gateway_of,
+    parse_allowed,
+)
 from opentill.gateways.sandbox import SandboxGateway
 
 Factory = Callable[[Settings], Gateway]
@@ -156,9 +165,16 @@ BUILT_IN: Final[dict[str, Factory]] = {
 _OPERATOR_MAY_REPORT: Final = frozenset({"epay", "manual"})
 
 
-def self_reporting(names: Iterable[str]) -> frozenset[str]:
-    """Return the named gateways that report the result of every refund themselves."""
-    return frozenset(names) - _OPERATOR_MAY_REPORT
+def self_reporting(gateways: Collection[str]) -> frozenset[str]:
+    """Return those of the gateways or accounts that report the result of every refund themselves.
+
+    ``gateways`` has names of gateways, or is the mapping of a process with all its accounts.
+    """
+    if not isinstance(gateways, Gateways):
+        return frozenset(gateways) - _OPERATOR_MAY_REPORT
+    return frozenset(
+        name for name in gateways if gateway_of(gateways, name) not in _OPERATOR_MAY_REPORT
+    )
 
 
 def _from_outside(entry: EntryPoint, settings: Settings) -> Gateway:
@@ -191,4 +207,137 @@ def load(names: tuple[str, ...], settings: Settings) -> Gateways:
     options = dict(settings.gateway_options)
     # Only the adapter can read this option, which also contains the server's types of the methods.
     options.pop("epay_methods", None)
-    return build_gateways(gateways, options, settings.routes)
+    return build_gateways(gateways, options, settings.routes, livemode=settings.livemode)
+
+
+# ── accounts in the database ──
+
+# The sandbox bank's settings are no options of the environment, but credentials of an account.
+_SANDBOX_CREDENTIALS: Final = (
+    Option(SANDBOX, "sandbox_url", "the bank's address", secret=False),
+    Option(SANDBOX, "sandbox_secret", "shared with the bank"),
+)
+# Payments through this gateway are confirmed by the operator, so it has one account.
+_WITHOUT_ACCOUNTS: Final = frozenset({"manual"})
+_CREDENTIAL: Final = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
+
+
+class BadCredentials(ValueError):
+    """Credentials of an account are missing or wrong; ``field`` names the one."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        """``reason`` continues the field's name and contains no secret."""
+        super().__init__(f"{field} {reason}")
+        self.field = field
+        self.reason = reason
+
+
+def account_gateways() -> tuple[str, ...]:
+    """Return the names of the gateways that can have accounts in the database."""
+    names = {*BUILT_IN, *(entry.name for entry in entry_points(group=ENTRY_POINTS))}
+    return tuple(sorted(names - _WITHOUT_ACCOUNTS))
+
+
+def credential_options(gateway: str) -> tuple[Option, ...] | None:
+    """Return the credentials of a built-in gateway's account; None for another gateway's.
+
+    An option's ``name`` without the gateway and an underscore is the name of the credential.
+    """
+    if gateway == SANDBOX:
+        return _SANDBOX_CREDENTIALS
+    if gateway not in BUILT_IN:
+        return None
+    methods = f"{gateway}_methods"
+    return tuple(row for row in OPTIONS if row.gateway == gateway and row.name != methods)
+
+
+def secret_names(gateway: str, names: Collection[str]) -> frozenset[str]:
+    """Return the credentials that are never shown: all of a gateway that is not built in."""
+    options = credential_options(gateway)
+    if options is None:
+        return frozenset(names)
+    public = {row.name.removeprefix(f"{gateway}_") for row in options if not row.secret}
+    return frozenset(names) - public
+
+
+def mode_of_credentials(gateway: str, credentials: Mapping[str, str]) -> bool | None:
+    """Return whether credentials are for real money; None if they do not say.
+
+    Stripe's keys name their mode (https://docs.stripe.com/keys).
+    """
+    if gateway == SANDBOX:
+        return False
+    if gateway == "stripe":
+        words = credentials.get("secret_key", "").split("_")
+        return {"test": False, "live": True}.get(words[1]) if len(words) > 2 else None  # noqa: PLR2004 - kind, mode and key
+    return None
+
+
+def build_account(
+    gateway: str, credentials: Mapping[str, str], methods: str, settings: Settings
+) -> tuple[Gateway, Methods | None]:
+    """Create the adapter of an account and parse its methods, None for all of the gateway.
+
+    Raises BadCredentials, also on ``gateway`` and ``methods``.
+    """
+    _check_names(gateway, credentials)
+    options = {f"{gateway}_{name}": value for name, value in credentials.items()}
+    if methods and gateway == "epay":  # its adapter reads the methods, with the server's types
+        options["epay_methods"] = methods
+    if gateway == SANDBOX:
+        if settings.sandbox_refused:
+            raise BadCredentials("gateway", f"must be another one: {settings.sandbox_refused}")
+        settings = msgspec.structs.replace(
+            settings,
+            sandbox_url=_required(credentials, "url"),
+            sandbox_secret=_required(credentials, "secret"),
+        )
+    adapter = _make_account(gateway, msgspec.structs.replace(settings, gateway_options=options))
+    if not methods or gateway == "epay":
+        return adapter, None
+    try:
+        return adapter, parse_allowed(adapter, gateway, methods)
+    except ValueError as error:
+        raise BadCredentials("methods", str(error)) from None
+
+
+def _check_names(gateway: str, credentials: Mapping[str, str]) -> None:
+    options = credential_options(gateway)
+    allowed = None if options is None else [row.name.removeprefix(f"{gateway}_") for row in options]
+    for name in credentials:
+        if allowed is None and _CREDENTIAL.fullmatch(name):
+            continue
+        if allowed is None or name not in allowed:
+            choices = ", ".join(allowed or ()) or "lower-case letters, digits and underscores"
+            field = name if _CREDENTIAL.fullmatch(name) else "credentials"
+            raise BadCredentials(field, f"must be one of the credentials of {gateway}: {choices}")
+
+
+def _required(credentials: Mapping[str, str], name: str) -> str:
+    value = credentials.get(name, "")
+    if not value:
+        raise BadCredentials(name, "must be given")
+    return value
+
+
+def _make_account(gateway: str, settings: Settings) -> Gateway:
+    if gateway in _WITHOUT_ACCOUNTS or gateway not in account_gateways():
+        choices = ", ".join(account_gateways())
+        raise BadCredentials("gateway", f"must be one that can have accounts: {choices}")
+    try:
+        if gateway in BUILT_IN:
+            return BUILT_IN[gateway](settings)
+        (entry,) = (row for row in entry_points(group=ENTRY_POINTS) if row.name == gateway)
+        return _from_outside(entry, settings)
+    except ConfigurationError as error:
+        raise _bad_credentials(gateway, str(error)) from None
+
+
+def _bad_credentials(gateway: str, message: str) -> BadCredentials:
+    """Turn an adapter's message about a variable of the environment into one about a credential."""
+    prefix = re.escape(f"{GATEWAY_PREFIX}{gateway.upper()}_")
+    match = re.fullmatch(rf"{prefix}([A-Z0-9_]+) (.*)", message, re.DOTALL)
+    if match is None:
+        return BadCredentials("credentials", f"must be complete: {message}")
+    reason = match[2].replace(f", since OPENTILL_GATEWAYS has {gateway}", "")
+    return BadCredentials(match[1].lower(), reason)

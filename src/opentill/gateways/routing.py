@@ -1,19 +1,23 @@
 """The choice of gateways for a payment, by methods, order of preference and reachability.
 
 ``OPENTILL_GATEWAYS`` is the default order, ``OPENTILL_ROUTES`` overrides it for a method, and
-``OPENTILL_GATEWAY_<NAME>_METHODS`` restricts the methods of a gateway.
+``OPENTILL_GATEWAY_<NAME>_METHODS`` restricts the methods of a gateway. These are the accounts of
+the environment. Accounts in the database follow them, by priority and weight.
 """
 
+import random
 import time
 from collections.abc import Mapping
 from typing import Final
 
 from opentill.core.errors import ConfigurationError
-from opentill.core.money import EXPONENTS
+from opentill.core.money import EXPONENTS, Money
 from opentill.core.payment_methods import parse_methods
+from opentill.gateways.account import GatewayAccount
 from opentill.gateways.model import Gateway, Method
 
 _UNREACHABLE_S: Final = 30
+Methods = Mapping[Method, tuple[str, ...]]  # each method's currencies, () for any currency
 
 
 class BadGateways(ConfigurationError, ValueError):
@@ -21,23 +25,79 @@ class BadGateways(ConfigurationError, ValueError):
 
 
 class Gateways(dict[str, Gateway]):
-    """The gateways by name, in order of preference."""
+    """The adapters by account, in order of preference.
+
+    The first are the accounts of the environment, whose ids are the names of their gateways. A
+    process adds and replaces the accounts of the database while it runs (``accounts/follower.py``)
+    and never removes one, because a payment may be reported and refunded for ever.
+    """
 
     def __init__(
         self,
         gateways: Mapping[str, Gateway],
-        routes: Mapping[Method, tuple[str, ...]],
-        allowed: Mapping[str, Mapping[Method, tuple[str, ...]]],
+        routes: Methods,
+        allowed: Mapping[str, Methods],
+        *,
+        livemode: bool = True,
     ) -> None:
         """``routes`` maps a method to the gateways that come first, in their order.
 
-        ``allowed`` maps each restricted gateway to its methods, and each of these to its
-        currencies, () for any currency.
+        ``allowed`` maps each restricted gateway to its methods. ``livemode``: whether the
+        deployment takes real money; only accounts of the same mode take its payments.
         """
         super().__init__(gateways)
         self.routes = routes
-        self.allowed = allowed
+        self.allowed = dict(allowed)
+        self.livemode = livemode
+        # Accounts in the database by id, also those without an adapter.
+        self.accounts: dict[str, GatewayAccount] = {}
+        self.unreadable: dict[str, str] = {}  # why an account could not be loaded, by id
+        self._previous: dict[str, tuple[Gateway, int]] = {}
         self._unreachable_until: dict[str, float] = {}  # monotonic time in seconds, by gateway
+
+    def put_account(
+        self,
+        account: GatewayAccount,
+        adapter: Gateway,
+        allowed: Methods | None,
+        previous: Gateway | None,
+    ) -> tuple[Gateway, ...]:
+        """Add or replace an account and return the adapters that it no longer uses.
+
+        ``previous`` has the credentials before the last rotation; it only verifies callbacks.
+        """
+        replaced = self.get(account.id)
+        old_previous = self._previous.pop(account.id, None)
+        self[account.id] = adapter
+        self.accounts[account.id] = account
+        self.unreadable.pop(account.id, None)
+        self.allowed.pop(account.id, None)
+        if allowed is not None:
+            self.allowed[account.id] = allowed
+        if previous is not None and account.previous_until is not None:
+            self._previous[account.id] = (previous, account.previous_until)
+        old = (replaced, old_previous and old_previous[0])
+        return tuple(gateway for gateway in old if gateway is not None)
+
+    def update_account(self, account: GatewayAccount, unreadable: str = "") -> None:
+        """Store the row of an account whose adapter stays, or could not be built and why."""
+        self.accounts[account.id] = account
+        if unreadable:
+            self.unreadable[account.id] = unreadable
+
+    def verifiers(self, name: str, now: int) -> tuple[Gateway, ...]:
+        """Return the adapters that may verify an account's callbacks, the current one first.
+
+        ``now`` (Unix ms) decides whether the credentials before the last rotation still count.
+        """
+        previous = self._previous.get(name)
+        if previous is None or previous[1] <= now:
+            return (self[name],)
+        return self[name], previous[0]
+
+    def all_adapters(self) -> tuple[Gateway, ...]:
+        """Return every adapter, including those of credentials before a rotation."""
+        return (*self.values(), *(gateway for gateway, _ in self._previous.values()))
 
     def record_reachability(self, name: str, *, reached: bool) -> None:
         """Record whether a gateway was reached; an unreachable one is tried last for 30 seconds."""
@@ -49,6 +109,25 @@ class Gateways(dict[str, Gateway]):
     def is_unreachable(self, name: str) -> bool:
         """Whether a gateway was unreachable within the last 30 seconds."""
         return self._unreachable_until.get(name, 0) > time.monotonic()
+
+
+def gateway_of(gateways: Mapping[str, Gateway], name: str) -> str:
+    """Return the gateway of an account; an account of the environment is named after it."""
+    account = gateways.accounts.get(name) if isinstance(gateways, Gateways) else None
+    return name if account is None else account.gateway
+
+
+def account_name(gateways: Mapping[str, Gateway], name: str) -> str:
+    """Return how pages name an account: its label and gateway, or the name of its gateway."""
+    account = gateways.accounts.get(name) if isinstance(gateways, Gateways) else None
+    return name if account is None else account.name
+
+
+def callback_url(public_url: str, gateways: Mapping[str, Gateway], name: str) -> str:
+    """Return the address to which a gateway reports on the payments of an account."""
+    gateway = gateway_of(gateways, name)
+    place = name if gateway == name else f"{gateway}/{name}"
+    return f"{public_url}/gateways/{place}/callback"
 
 
 def methods_of(gateways: Mapping[str, Gateway], name: str, currency: str) -> tuple[Method, ...]:
@@ -64,52 +143,121 @@ def methods_of(gateways: Mapping[str, Gateway], name: str, currency: str) -> tup
     )
 
 
-def candidates(gateways: Mapping[str, Gateway], method: Method, currency: str) -> list[str]:
-    """Return the gateways for a method and currency, the preferred first, unreachable ones last."""
-    names = [name for name in gateways if method in methods_of(gateways, name, currency)]
-    if isinstance(gateways, Gateways):
+def _may_take(
+    gateways: Mapping[str, Gateway], name: str, amount: Money | None, merchant_id: str | None
+) -> bool:
+    """Whether an account takes new payments of a merchant, and of this amount if it is known."""
+    account = gateways.accounts.get(name) if isinstance(gateways, Gateways) else None
+    if account is None or not isinstance(gateways, Gateways):
+        return True
+    return (
+        account.status == "ACTIVE"
+        and name not in gateways.unreadable
+        and account.livemode == gateways.livemode
+        and account.merchant_id in (None, merchant_id)
+        and (amount is None or account.allows(amount))
+    )
+
+
+def _preference(gateways: Gateways, method: Method, name: str) -> tuple[int, int, float]:
+    """Return a sort key: the merchant's own accounts, the environment's, then the operator's.
+
+    Among accounts of equal priority the order is random, and each one's chance to be the first is
+    proportional to its weight (Efraimidis and Spirakis, "Weighted random sampling", 2006).
+    """
+    account = gateways.accounts.get(name)
+    if account is None:
         first = gateways.routes.get(method, ())
-        names.sort(key=lambda name: first.index(name) if name in first else len(first))
+        return 1, first.index(name) if name in first else len(first), 0.0
+    chance: float = random.random() ** (1 / account.weight)  # noqa: S311 - spreads load only
+    return (2 if account.merchant_id is None else 0), account.priority, -chance
+
+
+def candidates(
+    gateways: Mapping[str, Gateway],
+    method: Method,
+    currency: str,
+    *,
+    amount_minor: int | None = None,
+    merchant_id: str | None = None,
+) -> list[str]:
+    """Return the accounts for a payment, the preferred first, unreachable ones last.
+
+    Without an amount, limits do not count; without a merchant, no merchant's own account does.
+    """
+    amount = None if amount_minor is None else Money(amount_minor, currency)
+    names = [
+        name
+        for name in gateways
+        if _may_take(gateways, name, amount, merchant_id)
+        and method in methods_of(gateways, name, currency)
+    ]
+    if isinstance(gateways, Gateways):
+        names.sort(key=lambda name: _preference(gateways, method, name))
         names.sort(key=gateways.is_unreachable)
     return names
 
 
-def offered_methods(gateways: Mapping[str, Gateway], currency: str) -> tuple[Method, ...]:
-    """Return the methods for the currency, in the gateways' order of preference, each once."""
+def offered_methods(
+    gateways: Mapping[str, Gateway],
+    currency: str,
+    *,
+    amount_minor: int | None = None,
+    merchant_id: str | None = None,
+) -> tuple[Method, ...]:
+    """Return the methods for a payment, in the gateways' order of preference, each once.
+
+    Amount and merchant are as in ``candidates``.
+    """
+    amount = None if amount_minor is None else Money(amount_minor, currency)
     methods: dict[Method, None] = {}
     for name in gateways:
-        methods |= dict.fromkeys(methods_of(gateways, name, currency))
+        if _may_take(gateways, name, amount, merchant_id):
+            methods |= dict.fromkeys(methods_of(gateways, name, currency))
     return tuple(methods)
 
 
-def read_methods(gateway: Gateway, name: str, text: str) -> Mapping[Method, tuple[str, ...]]:
+def read_methods(gateway: Gateway, name: str, text: str) -> Methods:
     """Read a METHODS variable: methods and their currencies. Raises BadGateways."""
-    variable = f"OPENTILL_GATEWAY_{name.upper()}_METHODS"
+    try:
+        return parse_allowed(gateway, name, text)
+    except ValueError as error:
+        msg = f"OPENTILL_GATEWAY_{name.upper()}_METHODS {error}"
+        raise BadGateways(msg) from None
+
+
+def parse_allowed(gateway: Gateway, name: str, text: str) -> Methods:
+    """Parse the allowed methods of a gateway. Raises ValueError, whose text continues a name."""
     try:
         allowed = parse_methods(text)
     except ValueError as error:
-        msg = f"{variable} is {text!r}; it must be {error}, such as CREDIT_CARD,ALIPAY:CNY|HKD"
-        raise BadGateways(msg) from None
+        msg = f"is {text!r}; it must be {error}, such as CREDIT_CARD,ALIPAY:CNY|HKD"
+        raise ValueError(msg) from None
     for method, currencies in allowed.items():
         for currency in currencies:
             if currency not in EXPONENTS:
-                msg = f"{variable} has {currency!r}, which is no ISO 4217 currency"
-                raise BadGateways(msg)
+                msg = f"has {currency!r}, which is no ISO 4217 currency"
+                raise ValueError(msg)
             if method not in gateway.methods(currency):
-                msg = f"{variable} has {method}:{currency}, which {name} does not take"
-                raise BadGateways(msg)
+                msg = f"has {method}:{currency}, which {name} does not take"
+                raise ValueError(msg)
         if not any(method in gateway.methods(currency) for currency in EXPONENTS):
-            msg = f"{variable} has {method}, which {name} does not take"
-            raise BadGateways(msg)
+            msg = f"has {method}, which {name} does not take"
+            raise ValueError(msg)
     return allowed
 
 
 def build_gateways(
-    gateways: Mapping[str, Gateway], options: Mapping[str, str], text: str
+    gateways: Mapping[str, Gateway],
+    options: Mapping[str, str],
+    text: str,
+    *,
+    livemode: bool = True,
 ) -> Gateways:
     """Combine the gateways with their settings. Raises BadGateways.
 
-    ``options`` has the METHODS variables, ``text`` is OPENTILL_ROUTES.
+    ``options`` has the METHODS variables, ``text`` is OPENTILL_ROUTES, and ``livemode`` is as in
+    ``Gateways``.
     """
     allowed = {
         name: read_methods(gateway, name, options[f"{name}_methods"])
@@ -117,7 +265,7 @@ def build_gateways(
         if f"{name}_methods" in options
     }
     routes = parse_methods(text) if text else {}
-    configured = Gateways(gateways, routes, allowed)
+    configured = Gateways(gateways, routes, allowed, livemode=livemode)
     for method, names in routes.items():
         for name in names:
             if name not in gateways:

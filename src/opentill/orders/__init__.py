@@ -53,7 +53,6 @@ from opentill.orders.payments.model import FailedAttempts, Payer, PaymentIntent,
 from opentill.orders.payments.outcomes import apply_outcome
 from opentill.orders.payments.service import (
     OrderState,
-    callback_url,
     query_attempt,
     start_attempt,
     submit,
@@ -144,7 +143,6 @@ __all__ = [
     "attempts",
     "awaits_confirmation",
     "brand_name",
-    "callback_url",
     "can",
     "card_of",
     "card_of_attempt",

@@ -4,7 +4,7 @@ No order stays CREATING forever: a job finds orders whose attempts are no longer
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -45,6 +45,13 @@ _MISSED_EVENTS: Final[dict[AttemptStatus, Event]] = {
     "VOIDED": "voided",
 }
 _log: Final = structlog.get_logger()
+
+
+async def gateways_due(db: Db, environment: Sequence[str], now: int) -> list[str]:
+    """Return the gateways and accounts with due attempts, except those of ``environment``."""
+    async with db.connection() as tx:
+        due = await attempt_queries.GATEWAYS_DUE.all(tx, gateways=list(environment), now=now)
+    return [row.gateway for row in due]
 
 
 async def check_attempts(

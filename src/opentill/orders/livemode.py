@@ -1,9 +1,9 @@
 """Whether an order's money is real: its ``livemode`` (decision 0033).
 
-Payments through the sandbox bank are not real money. Confirming a payment stores ``livemode`` in
-the order's row: as the gateway determines it or, if an operator confirms, as the deployment's
-gateways do. An unpaid order has the ``livemode`` of the deployment. For an order that was paid
-before the column existed, the gateway that was paid through determines it.
+Payments through the sandbox bank or a test account are not real money. Confirming a payment stores
+``livemode`` in the order's row: as the gateway determines it or, if an operator confirms, as the
+deployment's gateways do. An unpaid order has the ``livemode`` of the deployment. For an order that
+was paid before the column existed, the gateway that was paid through determines it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,6 +12,7 @@ import msgspec
 
 from opentill.core.settings import SANDBOX
 from opentill.db.database import Tx
+from opentill.gateways.account import is_test_account
 from opentill.orders import queries
 from opentill.orders.model import OPERATOR, Order, PaidThrough
 
@@ -20,7 +21,9 @@ Read = Callable[[Callable[[Tx], Awaitable[list[PaidThrough]]]], Awaitable[list[P
 
 def of_gateway(gateway: str) -> bool | None:
     """Return whether a gateway's payments are real money; None if an operator confirms them."""
-    return None if gateway == OPERATOR else gateway != SANDBOX
+    if gateway == OPERATOR:
+        return None
+    return gateway != SANDBOX and not is_test_account(gateway)
 
 
 async def all_with_paid_livemode(read: Read, orders: Sequence[Order]) -> list[Order]:

@@ -140,7 +140,12 @@ class PageRequest:
 def _payment(view: checkouts.PageView, app: App) -> model.Payment:
     session, order, last = view.session, view.order, view.last_attempt
     currency = session.currency
-    offered = gateways.offered_methods(app.gateways, currency)
+    offered = gateways.offered_methods(
+        app.gateways,
+        currency,
+        amount_minor=order.amount_minor,
+        merchant_id=session.merchant_id,
+    )
     return model.Payment(
         session_id=session.id,
         session_status=session.status,

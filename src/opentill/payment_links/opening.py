@@ -219,7 +219,9 @@ async def open_session(
         client_reference=link.client_reference,
         metadata=msgspec.Raw(link.metadata.encode()),
     )
-    checkouts.check_methods_offered(gateways, offer.currency, body.payment_methods)
+    checkouts.check_methods_offered(
+        gateways, link.merchant_id, offer.currency, body.payment_methods
+    )
     session = await checkouts.open_session(
         tx,
         link.merchant_id,

@@ -52,7 +52,7 @@ async def create(
     currency, least, most = await _find_price(tx, merchant_id, body)
     item, quantity = body.item or None, body.max_quantity or 1
     _check_quantity(least, most, quantity)
-    checkouts.check_methods_offered(gateways, currency, body.payment_methods)
+    checkouts.check_methods_offered(gateways, merchant_id, currency, body.payment_methods)
     new = NewLink(
         merchant_id=merchant_id,
         id=new_id("plink"),

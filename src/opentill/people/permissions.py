@@ -180,6 +180,7 @@ COMMANDS: Final[Mapping[str, Permission]] = {
     "settle": "balance.adjust",
     "reconcile": "balance.adjust",
     "rates": "rates.manage",
+    "gateways": "deployment.manage",
     "secret-key": "deployment.manage",
     "skip-messages": "deployment.manage",
 }

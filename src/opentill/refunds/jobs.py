@@ -4,7 +4,7 @@ They send refunds until the gateway reports their end, and retry to apply refund
 the provider and could not be applied to their order.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import structlog
 
@@ -12,7 +12,7 @@ from opentill import orders
 from opentill.core.money import Money
 from opentill.db import jobs
 from opentill.db.database import Db, Tx
-from opentill.gateways import observe_call
+from opentill.gateways import callback_url, observe_call
 from opentill.gateways.model import Gateway, GatewayRefundEvent, RefundOutcome, RefundRequest
 from opentill.orders import PaymentAttempt
 from opentill.refunds import queries, reports, service
@@ -21,6 +21,13 @@ from opentill.refunds.model import Refund, RefundCase
 _log = structlog.get_logger()
 _LEASE_MS = 60_000
 _LONGEST_WAIT_MS = 3_600_000
+
+
+async def gateways_due(db: Db, environment: Sequence[str], now: int) -> list[str]:
+    """Return the gateways and accounts with due refunds, except those of ``environment``."""
+    async with db.connection() as tx:
+        due = await queries.GATEWAYS_DUE.all(tx, gateways=list(environment), now=now)
+    return [row.gateway for row in due]
 
 
 async def send_due(
@@ -50,7 +57,8 @@ async def send_due(
         elif gateway is None:
             _log.error("gateway gone", refund=refund.id, gateway=attempt.gateway)
         else:
-            after = await _send(db, gateway, refund, attempt, public_url, now)
+            report_to = callback_url(public_url, gateways, attempt.gateway)
+            after = await _send(db, gateway, refund, attempt, report_to, now)
         if after is not None and after.status == "PROCESSING":
             wait = min(2_000 << min(refund.tries, 12), _LONGEST_WAIT_MS)
             async with db.connection() as tx:
@@ -63,7 +71,7 @@ async def send_due(
 
 
 async def _send(
-    db: Db, gateway: Gateway, refund: Refund, attempt: PaymentAttempt, public_url: str, now: int
+    db: Db, gateway: Gateway, refund: Refund, attempt: PaymentAttempt, report_to: str, now: int
 ) -> Refund | None:
     """Send one refund and apply the outcome. Returns None if it has ended since it was claimed."""
     key = {"merchant_id": refund.merchant_id, "id": refund.id}
@@ -77,7 +85,7 @@ async def _send(
         provider_ref=attempt.provider_ref,
         amount=Money(refund.amount_minor, refund.currency),
         reason=refund.reason,
-        callback_url=orders.callback_url(public_url, attempt.gateway),
+        callback_url=report_to,
         repeated=sent_before,
     )
     outcome = await observe_call(attempt.gateway, "refund", gateway.refund(request))

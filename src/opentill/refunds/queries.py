@@ -1,5 +1,6 @@
 """All SQL about refunds."""
 
+from opentill.db.jobs import DueGateway
 from opentill.db.query import Command, Query, Value
 from opentill.refunds.model import Refund, RefundCase, RefundOrder
 
@@ -103,6 +104,18 @@ CLAIM = Query(
     ) due
     where r.merchant_id = due.merchant_id and r.id = due.id and r.try_at <= :now
     returning r.*
+    """,
+)
+# The gateways other than `:gateways` with due refunds, among the 500 that have waited longest.
+GATEWAYS_DUE = Query(
+    DueGateway,
+    """
+    select distinct gateway from (
+        select a.gateway from refunds r
+        join payment_attempts a on a.merchant_id = r.merchant_id and a.id = r.attempt_id
+        where r.try_at <= :now and a.gateway <> all(:gateways::text[])
+        order by r.try_at limit 500
+    ) due
     """,
 )
 # Record that the gateway may have the refund; committed right before the gateway is called. Returns

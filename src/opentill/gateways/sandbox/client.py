@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from opentill.core.errors import ConfigurationError
+from opentill.core.ids import new_id
 from opentill.core.money import EXPONENTS
 from opentill.gateways.failures import FAILURES, MALFORMED, ProviderResponse, status_of
 from opentill.gateways.model import (
@@ -68,7 +69,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class SandboxGateway:
-    """The ``Gateway`` of the sandbox bank."""
+    """The ``Gateway`` of the sandbox bank; it implements ``Checks``."""
 
     name = "sandbox"
 
@@ -124,6 +125,13 @@ class SandboxGateway:
         path = f"/refunds/{quote(refund_id, safe='')}"
         response = await self._call(wire.Refund, "GET", path, refund_id)
         return _refund_outcome(response, refund_id)
+
+    async def check(self) -> str | None:
+        """Query a payment that does not exist; return the problem, None if the bank accepts us."""
+        response = await self._send(wire.Payment, "GET", f"/payments/{new_id('att')}", None)
+        if response.status == "NOT_FOUND":
+            return None
+        return f"{self._url} does not accept this account ({response.reason})"
 
     async def settlement_report(
         self, target: BinaryIO, since: int | None = None, until: int | None = None

@@ -51,7 +51,7 @@ _CLEARING: Final = "latest_charge.balance_transaction"
 
 
 class StripeGateway:
-    """The ``Gateway`` of Stripe; it implements ``Expires``, ``Traces`` and ``ListsRefunds``."""
+    """The ``Gateway`` of Stripe; it implements every optional protocol but ``Notified``."""
 
     name = "stripe"
 
@@ -131,6 +131,18 @@ class StripeGateway:
         if closed.status == "REFUSED":
             return await self.find_payment(attempt_id, session_id)
         return _payment(closed, attempt_id)
+
+    async def check(self) -> str | None:
+        """List one Checkout Session, as every payment needs it; return the problem, or None."""
+        response = await call(
+            wire.Listed, "check", "the account", lambda: self._sessions.list_async({"limit": 1})
+        )
+        if response.value is not None:
+            return None
+        return (
+            f"Stripe does not accept the key ({response.reason}): correct"
+            " OPENTILL_GATEWAY_STRIPE_SECRET_KEY, or allow it to read and write Checkout Sessions"
+        )
 
     async def trace(self, payment_ref: str) -> str | None:
         """Return a payment's attempt id; "" if the payment is not ours, None on a failure."""

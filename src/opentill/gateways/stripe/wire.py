@@ -5,7 +5,7 @@ Stripe's public OpenAPI description; a body that does not match is no response. 
 ``metadata`` of the session, of its payment and of the refund; objects without them are not ours.
 """
 
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -369,6 +369,12 @@ def _to_money(amount: int, currency: str) -> Money:
     code = currency.upper()
     is_supported = code in STRIPE_EXPONENTS
     return from_stripe(amount, currency) if is_supported else Money(amount, code)
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A list of objects, of which only the fact matters that Stripe returned it."""
+
+    object: Literal["list"]
 
 
 class Kind(msgspec.Struct, frozen=True):

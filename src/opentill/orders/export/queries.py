@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from opentill.core.money import EXPONENTS
 from opentill.core.settings import SANDBOX
 from opentill.db.query import Query, Value
+from opentill.gateways.account import TEST_PREFIX
 from opentill.http import csvfile
 from opentill.orders.model import OPERATOR
 from opentill.orders.search.model import ExportCursor
@@ -175,7 +176,8 @@ COLUMNS: Final = (
         (case when livemode is not null then livemode
             when paid_attempt_id is null then :livemode
             else coalesce((
-                select nullif(gateway, '{OPERATOR}') <> '{SANDBOX}' from payment_attempts a
+                select nullif(gateway, '{OPERATOR}') <> '{SANDBOX}'
+                    and split_part(gateway, '_', 1) <> '{TEST_PREFIX}' from payment_attempts a
                 where a.merchant_id = :merchant_id and a.id = o.paid_attempt_id), :livemode)
             end)::text
         """,  # noqa: S608 - constants of ours

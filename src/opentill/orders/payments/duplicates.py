@@ -12,7 +12,7 @@ import structlog
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx
-from opentill.gateways import observe_call
+from opentill.gateways import callback_url, observe_call
 from opentill.gateways.model import Gateway, PaymentOutcome, RefundOutcome, RefundRequest
 from opentill.merchants import Actor
 from opentill.orders import service
@@ -20,7 +20,6 @@ from opentill.orders.model import Order, PaymentAttempt
 from opentill.orders.order_history import note
 from opentill.orders.payments import queries
 from opentill.orders.payments.outcomes import write_attempt
-from opentill.orders.payments.service import callback_url
 from opentill.orders.queries import ATTEMPT
 
 _log: Final = structlog.get_logger()
@@ -80,7 +79,7 @@ async def return_duplicate(
         provider_ref=attempt.provider_ref,
         amount=Money(attempt.amount_minor, attempt.currency),
         reason="duplicate payment",
-        callback_url=callback_url(public_url, attempt.gateway),
+        callback_url=callback_url(public_url, gateways, attempt.gateway),
         repeated=not is_first,
     )
     outcome = await observe_call(attempt.gateway, "refund", gateway.refund(request))

@@ -1,5 +1,6 @@
 """SQL about payment attempts: their checks, outcomes, duplicates, counts and batches."""
 
+from opentill.db.jobs import DueGateway
 from opentill.db.query import Command, Query, Value
 from opentill.orders.model import Order, PaymentAttempt
 from opentill.orders.payments.model import (
@@ -78,6 +79,17 @@ CLAIM_ATTEMPTS = Query(
     ) due
     where a.merchant_id = due.merchant_id and a.id = due.id and a.check_at <= :now
     returning a.*
+    """,
+)
+# The gateways other than `:gateways` with due attempts, among the 500 that have waited longest.
+GATEWAYS_DUE = Query(
+    DueGateway,
+    """
+    select distinct gateway from (
+        select gateway from payment_attempts
+        where check_at <= :now and gateway <> all(:gateways::text[])
+        order by check_at limit 500
+    ) due
     """,
 )
 # Marks a duplicate payment before its gateway is asked to send it back. A later request then

@@ -18,7 +18,7 @@ from opentill.core.errors import Invalid
 from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx, after_commit
-from opentill.gateways import Gateways, candidates, observe_call
+from opentill.gateways import Gateways, callback_url, candidates, observe_call
 from opentill.gateways.model import (
     Expires,
     Gateway,
@@ -71,11 +71,6 @@ def return_url(public_url: str, attempt: PaymentAttempt, session_id: str) -> str
     return f"{public_url}/checkout/{session_id}/return/{attempt.id}{lang}"
 
 
-def callback_url(public_url: str, gateway: str) -> str:
-    """Return the address to which a gateway reports."""
-    return f"{public_url}/gateways/{gateway}/callback"
-
-
 async def submit(
     db: Db,
     gateways: Mapping[str, Gateway],
@@ -103,7 +98,8 @@ async def submit(
         if now + waited_ms - attempt.created_at > _LATEST_CALL_MS:
             late = PaymentOutcome(status="UNREACHABLE", reason="not_sent")
             return await _apply(db, attempt, late, now)
-        request = _request(order, attempt, intent, public_url)
+        report_to = callback_url(public_url, gateways, attempt.gateway)
+        request = _request(order, attempt, intent, public_url, report_to)
         paying = gateways[attempt.gateway].pay(request)
         outcome = await observe_call(attempt.gateway, "pay", paying)
         if isinstance(gateways, Gateways):
@@ -146,7 +142,7 @@ async def _start(
         ):
             await db.autocommit(partial(_set_customer, intent=intent))
             return _Start(order, last, is_new=False)
-        names = candidates(gateways, intent.method, order.currency)
+        names = _candidates(gateways, intent, order)
         if not names:
             raise Invalid("method", "method must be one of the payment methods on offer")
         starting = partial(
@@ -161,6 +157,16 @@ async def _start(
         if attempt is not None:
             return _Start(order, attempt, is_new=True)
         state = None  # the order has changed since it was read: read it again
+
+
+def _candidates(gateways: Mapping[str, Gateway], intent: PaymentIntent, order: Order) -> list[str]:
+    return candidates(
+        gateways,
+        intent.method,
+        order.currency,
+        amount_minor=order.amount_minor,
+        merchant_id=order.merchant_id,
+    )
 
 
 async def _read(tx: Tx, intent: PaymentIntent) -> OrderState:
@@ -203,7 +209,7 @@ async def _try_next_gateway(
     order = await service.lock(tx, intent.merchant_id, intent.order_id)
     last = await service.last_attempt(tx, order.merchant_id, order.id)
     is_overtaken = last is None or last.id != ended.id or order.status != "PENDING"
-    names = candidates(gateways, intent.method, order.currency)
+    names = _candidates(gateways, intent, order)
     others = [name for name in names if name not in tried]
     if ended.status != "DECLINED" or is_overtaken or not others or len(tried) >= _MOST_GATEWAYS:
         return ended, False
@@ -211,7 +217,7 @@ async def _try_next_gateway(
 
 
 def _request(
-    order: Order, attempt: PaymentAttempt, intent: PaymentIntent, public_url: str
+    order: Order, attempt: PaymentAttempt, intent: PaymentIntent, public_url: str, report_to: str
 ) -> PaymentRequest:
     return PaymentRequest(
         attempt_id=attempt.id,
@@ -223,7 +229,7 @@ def _request(
         customer_name=intent.payer.name,
         payer_ip=intent.payer.ip,
         return_url=return_url(public_url, attempt, order.checkout_id),
-        callback_url=callback_url(public_url, attempt.gateway),
+        callback_url=report_to,
         locale=intent.payer.locale,
         expires_at=intent.expires_at,
         on_phone=intent.payer.on_phone,

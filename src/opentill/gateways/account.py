@@ -1,0 +1,64 @@
+"""An account at a gateway, as routing and pages see it: without its credentials.
+
+An account of the environment has the name of its gateway as its id; an account in the database has
+an id of its own. The id is what payment attempts, refund cases, disputes and figures store in their
+columns named ``gateway`` (decision 0151).
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from opentill.core.money import Money
+
+AccountStatus = Literal["ACTIVE", "PAUSED", "RETIRED"]
+LIVE_PREFIX: Final = "ga"
+TEST_PREFIX: Final = "gat"
+_PREFIXES: Final = (f"{LIVE_PREFIX}_", f"{TEST_PREFIX}_")
+
+
+def is_account_id(gateway: str) -> bool:
+    """Whether the value of a column named ``gateway`` is the id of an account in the database."""
+    return gateway.startswith(_PREFIXES)
+
+
+def is_test_account(gateway: str) -> bool:
+    """Whether an id is that of an account in the database whose money is not real."""
+    return gateway.startswith(_PREFIXES[1])
+
+
+class GatewayAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """An account in the database."""
+
+    id: str
+    gateway: str
+    label: str
+    merchant_id: str | None  # None: the account belongs to the operator
+    livemode: bool
+    status: AccountStatus
+    credential_hints: str  # JSON: what may be shown of each credential
+    previous_until: int | None  # the end of the overlap after a rotation, Unix ms
+    methods: str  # in the syntax of OPENTILL_GATEWAY_…_METHODS; "" for all of the gateway
+    limit_currencies: list[str]  # the currencies with limits; the next two lists belong to it
+    smallest_minor: list[int | None]
+    largest_minor: list[int | None]
+    priority: int
+    weight: int
+    revision: int
+    created_at: int
+    updated_at: int
+
+    @property
+    def name(self) -> str:
+        """The label with the gateway, for pages and reports."""
+        return f"{self.label} ({self.gateway})"
+
+    def allows(self, amount: Money) -> bool:
+        """Whether an amount is within the account's limits for its currency."""
+        if amount.currency not in self.limit_currencies:
+            return True
+        position = self.limit_currencies.index(amount.currency)
+        smallest, largest = self.smallest_minor[position], self.largest_minor[position]
+        return (smallest is None or amount.minor >= smallest) and (
+            largest is None or amount.minor <= largest
+        )

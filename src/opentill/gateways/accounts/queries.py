@@ -1,0 +1,77 @@
+"""All SQL about gateway accounts."""
+
+from typing import Final
+
+from opentill.db.query import Command, Query, Value
+from opentill.gateways.account import GatewayAccount
+from opentill.gateways.accounts.model import StoredAccount
+
+_LIMITS: Final = """
+    coalesce((select array_agg(l.currency order by l.currency)
+        from gateway_account_limits l where l.account_id = a.id), '{}') as limit_currencies,
+    coalesce((select array_agg(l.smallest_minor order by l.currency)
+        from gateway_account_limits l where l.account_id = a.id), '{}') as smallest_minor,
+    coalesce((select array_agg(l.largest_minor order by l.currency)
+        from gateway_account_limits l where l.account_id = a.id), '{}') as largest_minor
+"""
+_SHOWN: Final = f"""
+    a.id, a.gateway, a.label, a.merchant_id, a.livemode, a.status, a.credential_hints,
+    a.previous_until, a.methods, a.priority, a.weight, a.revision, a.created_at, a.updated_at,
+    {_LIMITS}
+"""
+_ALL: Final = f"{_SHOWN}, a.credentials, a.previous_credentials"
+
+# The sum of all revisions, which every change increases. Processes poll it.
+REVISIONS = Value(int, "select coalesce(sum(revision), 0)::bigint from gateway_accounts")
+STORED = Query(StoredAccount, f"select {_ALL} from gateway_accounts a order by a.id")  # noqa: S608 - constants of ours
+LIST = Query(
+    GatewayAccount,
+    f"""
+    select {_SHOWN} from gateway_accounts a
+    order by array_position(array['ACTIVE', 'PAUSED', 'RETIRED'], a.status), a.priority, a.id
+    """,  # noqa: S608 - constants of ours
+)
+BY_ID = Query(GatewayAccount, f"select {_SHOWN} from gateway_accounts a where a.id = :id")  # noqa: S608 - constants of ours
+STORED_BY_ID = Query(StoredAccount, f"select {_ALL} from gateway_accounts a where a.id = :id")  # noqa: S608 - constants of ours
+HAS_LABEL = Value(
+    bool,
+    """
+    select exists (select from gateway_accounts
+        where lower(label) = lower(:label) and status <> 'RETIRED')
+    """,
+)
+IDS_OF = Query(
+    GatewayAccount,
+    f"select {_SHOWN} from gateway_accounts a where a.gateway = any(:gateways)",  # noqa: S608 - constants of ours
+)
+INSERT = Command(
+    """
+    insert into gateway_accounts (id, gateway, label, merchant_id, livemode, status, credentials,
+        credential_hints, methods, priority, weight, revision, created_at, updated_at)
+    values (:id, :gateway, :label, :merchant_id, :livemode, :status, :credentials,
+        :credential_hints, :methods, :priority, :weight, 1, :now, :now)
+    """,
+)
+INSERT_LIMIT = Command(
+    """
+    insert into gateway_account_limits (account_id, currency, smallest_minor, largest_minor)
+    values (:account_id, :currency, :smallest_minor, :largest_minor)
+    """,
+)
+# Changes nothing unless the status is one of `:allowed`.
+SET_STATUS = Command(
+    """
+    update gateway_accounts
+    set status = :status, revision = revision + 1, updated_at = greatest(updated_at, :now)
+    where id = :id and status = any(:allowed)
+    """,
+)
+ROTATE = Command(
+    """
+    update gateway_accounts
+    set previous_credentials = credentials, previous_until = :previous_until,
+        credentials = :credentials, credential_hints = :credential_hints,
+        revision = revision + 1, updated_at = greatest(updated_at, :now)
+    where id = :id
+    """,
+)

@@ -1,0 +1,338 @@
+"""Add accounts, change their status and rotate their credentials.
+
+Callers check credentials at the provider (``check``) before they save them, outside of the
+transaction.
+"""
+
+import re
+from collections.abc import Container, Mapping
+from typing import Final
+
+import msgspec
+
+from opentill import merchants
+from opentill.core import encryption
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.ids import is_id, new_id
+from opentill.core.money import EXPONENTS
+from opentill.core.settings import Settings
+from opentill.db.database import Tx
+from opentill.gateways import registry
+from opentill.gateways.account import (
+    LIVE_PREFIX,
+    TEST_PREFIX,
+    AccountStatus,
+    GatewayAccount,
+    is_account_id,
+)
+from opentill.gateways.accounts import queries
+from opentill.gateways.accounts.model import (
+    MAX_CREDENTIAL,
+    MAX_LABEL,
+    MAX_METHODS,
+    MAX_RANK,
+    AmountLimit,
+    NewAccount,
+    NewRow,
+    StoredAccount,
+)
+from opentill.gateways.model import Checks, Gateway
+from opentill.merchants import Actor
+
+OVERLAP_MS: Final = 86_400_000  # how long old credentials verify callbacks after a rotation
+MAX_OVERLAP_MS: Final = 30 * OVERLAP_MS
+_SHOWN_END: Final = 4  # this many last characters of a long secret are shown
+_LONG: Final = 16
+_PEM: Final = "-----BEGIN "  # only credentials in this form may have several lines
+_VARIABLE: Final = re.compile(r"OPENTILL_GATEWAY_[A-Z0-9]+_([A-Z_]+)")
+# The statuses that each status may follow; RETIRED is for ever.
+_FROM: Final[Mapping[AccountStatus, tuple[AccountStatus, ...]]] = {
+    "ACTIVE": ("PAUSED",),
+    "PAUSED": ("ACTIVE",),
+    "RETIRED": ("ACTIVE", "PAUSED"),
+}
+
+
+def _purpose(account_id: str) -> str:
+    return f"gateway account {account_id}"
+
+
+def _encrypt(settings: Settings, account_id: str, credentials: Mapping[str, str]) -> bytes:
+    text = msgspec.json.encode(dict(credentials), order="sorted").decode()
+    return encryption.encrypt(settings.secret_key, _purpose(account_id), text)
+
+
+def decrypt(settings: Settings, account_id: str, encrypted: bytes) -> dict[str, str]:
+    """Return the credentials of an account. Raises WrongKey."""
+    text = encryption.decrypt(settings.secret_key, _purpose(account_id), encrypted)
+    return msgspec.json.decode(text, type=dict[str, str])
+
+
+def mask(gateway: str, credentials: Mapping[str, str]) -> dict[str, str]:
+    """Return what may be shown of credentials: the end of long secrets, and what is not secret."""
+    secret = registry.secret_names(gateway, credentials)
+    return {
+        name: _masked(value) if name in secret else value
+        for name, value in sorted(credentials.items())
+    }
+
+
+def _masked(secret: str) -> str:
+    return f"…{secret[-_SHOWN_END:]}" if len(secret) >= _LONG else "…"
+
+
+def build(new: NewAccount, settings: Settings) -> Gateway:
+    """Create the adapter of a new account, to check its credentials. Raises Invalid by field."""
+    _check_fields(new)
+    return _build(new.gateway, new.credentials, new.methods, settings)
+
+
+def _build(
+    gateway: str, credentials: Mapping[str, str], methods: str, settings: Settings
+) -> Gateway:
+    for name, value in credentials.items():
+        text = "".join(value.splitlines()) if _PEM in value else value
+        if len(value) > MAX_CREDENTIAL or not text.isprintable():
+            reason = f"{name} must be at most {MAX_CREDENTIAL} printable characters, or in PEM"
+            raise Invalid(name, reason)
+    try:
+        adapter, _ = registry.build_account(gateway, credentials, methods, settings)
+    except registry.BadCredentials as error:
+        raise Invalid(error.field, str(error)) from None
+    return adapter
+
+
+def build_stored(account: StoredAccount, settings: Settings) -> Gateway:
+    """Create the adapter of a stored account. Raises Invalid."""
+    try:
+        credentials = decrypt(settings, account.id, account.credentials)
+    except encryption.WrongKey:
+        reason = "account must be one whose credentials were encrypted with this key: rotate it"
+        raise Invalid("account", reason) from None
+    return _build(account.gateway, credentials, account.methods, settings)
+
+
+async def check(adapter: Gateway) -> str | None:
+    """Ask the provider whether it accepts an account; return the problem, None if there is none.
+
+    Adapters that cannot check accept every account. The adapter is closed.
+    """
+    try:
+        problem = await adapter.check() if isinstance(adapter, Checks) else None
+    finally:
+        await adapter.close()
+    # Adapters name the variables of the environment's account.
+    return problem and _VARIABLE.sub(lambda match: match[1].lower(), problem)
+
+
+async def add(
+    tx: Tx, settings: Settings, new: NewAccount, now: int, *, actor: Actor
+) -> GatewayAccount:
+    """Add an active account. Raises Invalid, which names the field, and NotFound."""
+    await build(new, settings).close()
+    livemode = _mode(new)
+    label = new.label.strip()
+    if await queries.HAS_LABEL.get(tx, label=label):
+        raise Invalid("label", f"label must be one that no other account has: {label!r} is taken")
+    if new.merchant_id is not None:
+        await merchants.find(tx, new.merchant_id)
+    account_id = new_id(LIVE_PREFIX if livemode else TEST_PREFIX)
+    row = NewRow(
+        id=account_id,
+        gateway=new.gateway,
+        label=label,
+        merchant_id=new.merchant_id,
+        livemode=livemode,
+        status="ACTIVE",
+        credentials=_encrypt(settings, account_id, new.credentials),
+        credential_hints=_hints(new.gateway, new.credentials),
+        methods=new.methods,
+        priority=new.priority,
+        weight=new.weight,
+    )
+    await queries.INSERT.run(tx, row, now=now)
+    for limit in new.limits:
+        await queries.INSERT_LIMIT.run(tx, limit, account_id=account_id)
+    subject = f"{account_id}: {label} ({new.gateway})"
+    await merchants.record_audit(tx, actor, "gateways add", new.merchant_id or "", subject, now)
+    return await find(tx, account_id)
+
+
+def _hints(gateway: str, credentials: Mapping[str, str]) -> str:
+    return msgspec.json.encode(mask(gateway, credentials)).decode()
+
+
+def _check_fields(new: NewAccount) -> None:
+    label = new.label.strip()
+    if not 0 < len(label) <= MAX_LABEL or not label.isprintable():
+        raise Invalid("label", f"label must be 1 to {MAX_LABEL} printable characters")
+    if new.gateway not in registry.account_gateways():
+        choices = ", ".join(registry.account_gateways())
+        raise Invalid("gateway", f"gateway must be one of {choices}")
+    if len(new.methods) > MAX_METHODS:
+        raise Invalid("methods", f"methods must be at most {MAX_METHODS} characters")
+    for field in ("priority", "weight"):
+        if not 1 <= getattr(new, field) <= MAX_RANK:
+            raise Invalid(field, f"{field} must be a whole number from 1 to {MAX_RANK}")
+    currencies = [limit.currency for limit in new.limits]
+    if len(set(currencies)) != len(currencies):
+        raise Invalid("limit", "limit must be given at most once for each currency")
+    for limit in new.limits:
+        _check_limit(limit)
+    _mode(new)
+
+
+def _check_limit(limit: AmountLimit) -> None:
+    if limit.currency not in EXPONENTS:
+        raise Invalid("limit", f"limit must name an ISO 4217 currency, not {limit.currency!r}")
+    smallest, largest = limit.smallest_minor, limit.largest_minor
+    if smallest is None and largest is None:
+        raise Invalid("limit", "limit must have a smallest or a largest amount")
+    if any(amount is not None and amount <= 0 for amount in (smallest, largest)):
+        raise Invalid("limit", "limit must be an amount above 0")
+    if smallest is not None and largest is not None and smallest > largest:
+        raise Invalid("limit", "limit must have a smallest amount that is not above the largest")
+
+
+def _mode(new: NewAccount) -> bool:
+    """Return whether a new account takes real money. Raises Invalid."""
+    mode = registry.mode_of_credentials(new.gateway, new.credentials)
+    if mode is None:
+        return new.livemode is not False
+    if new.livemode is not None and new.livemode != mode:
+        kind = "real" if mode else "test"
+        raise Invalid("test", f"test must fit the credentials, which are for {kind} money")
+    return mode
+
+
+async def find(tx: Tx, account_id: str) -> GatewayAccount:
+    """Return an account. Raises NotFound."""
+    account = await queries.BY_ID.first(tx, id=account_id) if is_id(account_id) else None
+    if account is None:
+        raise NotFound
+    return account
+
+
+async def find_stored(tx: Tx, account_id: str) -> StoredAccount:
+    """Return an account with its encrypted credentials. Raises NotFound."""
+    account = await queries.STORED_BY_ID.first(tx, id=account_id) if is_id(account_id) else None
+    if account is None:
+        raise NotFound
+    return account
+
+
+async def find_by_label(tx: Tx, text: str) -> GatewayAccount:
+    """Return the account with an id or a label; labels of retired accounts count last.
+
+    Raises NotFound.
+    """
+    if is_id(text):
+        return await find(tx, text)
+    label = text.strip().lower()
+    for account in await list_accounts(tx):
+        if account.label.lower() == label:
+            return account
+    raise NotFound
+
+
+async def list_accounts(tx: Tx) -> list[GatewayAccount]:
+    """Return all accounts, active ones first, in the order of their priority."""
+    return await queries.LIST.all(tx)
+
+
+async def list_stored(tx: Tx) -> list[StoredAccount]:
+    """Return all accounts with their encrypted credentials."""
+    return await queries.STORED.all(tx)
+
+
+async def with_self_reporting(tx: Tx, reporting: Container[str]) -> Container[str]:
+    """Return the gateways of ``reporting`` and the accounts that report every refund themselves."""
+    gateways = registry.self_reporting(registry.account_gateways())
+    accounts = await queries.IDS_OF.all(tx, gateways=list(gateways))
+    return _Either(reporting, frozenset(account.id for account in accounts))
+
+
+class _Either(msgspec.Struct, frozen=True):
+    """Names that are in either of two containers."""
+
+    gateways: Container[str]
+    accounts: frozenset[str]
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        return name in (self.accounts if is_account_id(name) else self.gateways)
+
+
+async def set_status(
+    tx: Tx, account_id: str, status: AccountStatus, now: int, *, actor: Actor
+) -> GatewayAccount:
+    """Activate, pause or retire an account. Idempotent. Raises NotFound, and Invalid on ``status``.
+
+    An account that is not active takes no new payment. Its callbacks, queries and refunds go on.
+    """
+    await find(tx, account_id)
+    allowed = list(_FROM[status])
+    changed = await queries.SET_STATUS.run(
+        tx, id=account_id, status=status, allowed=allowed, now=now
+    )
+    account = await find(tx, account_id)
+    if changed:
+        await _record(tx, actor, account, _ACTIONS[status], now)
+    elif account.status != status:
+        raise Invalid("status", f"status must be ACTIVE or PAUSED: {account.label} is retired")
+    return account
+
+
+_ACTIONS: Final[Mapping[AccountStatus, str]] = {
+    "ACTIVE": "gateways resume",
+    "PAUSED": "gateways pause",
+    "RETIRED": "gateways retire",
+}
+
+
+def build_rotated(
+    account: GatewayAccount, credentials: Mapping[str, str], settings: Settings
+) -> Gateway:
+    """Create the adapter of an account with new credentials, to check them. Raises Invalid."""
+    mode = registry.mode_of_credentials(account.gateway, credentials)
+    if mode is not None and mode != account.livemode:
+        kind = "real" if account.livemode else "test"
+        raise Invalid("credentials", f"credentials must be for {kind} money, as the account is")
+    return _build(account.gateway, credentials, account.methods, settings)
+
+
+async def rotate(
+    tx: Tx,
+    settings: Settings,
+    account_id: str,
+    credentials: Mapping[str, str],
+    now: int,
+    *,
+    actor: Actor,
+    overlap_ms: int = OVERLAP_MS,
+) -> GatewayAccount:
+    """Replace an account's credentials; the old ones verify callbacks for ``overlap_ms``.
+
+    Raises NotFound, and Invalid, which names the credential.
+    """
+    if not 0 <= overlap_ms <= MAX_OVERLAP_MS:
+        days = MAX_OVERLAP_MS // OVERLAP_MS
+        raise Invalid("overlap", f"overlap must be from 0 to {days * 24} hours")
+    account = await find(tx, account_id)
+    await build_rotated(account, credentials, settings).close()
+    await queries.ROTATE.run(
+        tx,
+        id=account_id,
+        credentials=_encrypt(settings, account_id, credentials),
+        credential_hints=_hints(account.gateway, credentials),
+        previous_until=now + overlap_ms,
+        now=now,
+    )
+    await _record(tx, actor, account, "gateways rotate", now)
+    return await find(tx, account_id)
+
+
+async def _record(tx: Tx, actor: Actor, account: GatewayAccount, action: str, now: int) -> None:
+    subject = f"{account.id}: {account.name}"
+    await merchants.record_audit(tx, actor, action, account.merchant_id or "", subject, now)

@@ -1,0 +1,131 @@
+"""``opentill gateways``: accounts are checked, saved, listed, paused, retired and rotated."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from support.commands import USER, Commands, opentill
+from support.sandbox_accounts import Bank, running_bank
+
+__all__ = ["opentill"]
+
+WHY: Final = ("--reason", "agreed on the phone")
+
+
+@pytest.fixture(scope="module")
+def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
+    """A sandbox bank."""
+    with running_bank(tmp_path_factory.mktemp("bank"), "a-secret-of-the-bank-9876") as bank:
+        yield bank
+
+
+@pytest.fixture
+def credentials(bank: Bank, tmp_path: Path) -> str:
+    """A file with the credentials of an account at the bank."""
+    path = tmp_path / "credentials.json"
+    path.write_text(json.dumps(bank.credentials))
+    return str(path)
+
+
+def test_an_account_is_added_paused_resumed_rotated_and_retired(
+    opentill: Commands, bank: Bank, credentials: str
+) -> None:
+    options = ("--credentials", credentials, *WHY)
+    limits = ("--limit", "EUR:1.00-500.00", "--limit", "JPY:-90000")
+    account = opentill.json(
+        "gateways", "add", "sandbox", "EU cards", "--methods", "CREDIT_CARD", "--priority", "5",
+        *limits, *options,
+    )  # fmt: skip
+    assert account["credentials"] == {"secret": "…9876", "url": bank.url}
+    assert account["limits"] == ["EUR:1.00-500.00", "JPY:-90000.00"]
+    assert account["callbackUrl"].endswith(f"/gateways/sandbox/{account['id']}/callback")
+    assert (account["status"], account["livemode"], account["priority"]) == ("ACTIVE", False, 5)
+    assert opentill.json("gateways", "test", "eu cards")["accepted"] is True
+    assert opentill.json("gateways", "pause", "EU cards", *WHY)["status"] == "PAUSED"
+    assert opentill.json("gateways", "resume", account["id"], *WHY)["status"] == "ACTIVE"
+    rotated = opentill.json("gateways", "rotate", "EU cards", "--overlap", "1", *options)
+    assert rotated["previousUntil"] - rotated["updatedAt"] == 3_600_000
+    assert opentill.json("gateways", "retire", "EU cards", *WHY)["status"] == "RETIRED"
+    assert "is retired" in opentill.refusal("gateways", "resume", "EU cards", *WHY)
+    (listed,) = opentill.json("gateways", "list")
+    assert listed["id"] == account["id"]
+
+    rows = [row for row in opentill.json("audit", "list") if row["action"].startswith("gateways")]
+    assert [row["action"] for row in reversed(rows)] == [
+        "gateways add", "gateways pause", "gateways resume", "gateways rotate", "gateways retire",
+    ]  # fmt: skip
+    assert {(row["who"], row["reason"]) for row in rows} == {(USER, "agreed on the phone")}
+    assert bank.secret not in f"{rows} {account} {rotated} {listed}"
+    assert opentill.json("audit", "verify")["breaks"] == []
+
+
+def test_credentials_that_the_provider_refuses_are_not_saved(
+    opentill: Commands, bank: Bank, tmp_path: Path
+) -> None:
+    path = tmp_path / "wrong.json"
+    path.write_text(json.dumps(bank.credentials | {"secret": "not the secret of the bank"}))
+    options = ("--credentials", str(path))
+    refusal = opentill.refusal("gateways", "add", "sandbox", "Wrong", *options)
+    assert "does not accept this account" in refusal
+    assert "not the secret" not in refusal
+    assert opentill.json("gateways", "list") == []
+    account = opentill.json("gateways", "add", "sandbox", "Wrong", "--unchecked", *options)
+    assert "does not accept this account" in opentill.refusal("gateways", "test", account["id"])
+
+
+def test_credentials_come_from_environment_variables(opentill: Commands, bank: Bank) -> None:
+    names = ("--env", "url=BANK_URL", "--env", "secret=BANK_SECRET")
+    account = opentill.json(
+        "gateways", "add", "sandbox", "From variables", *names,
+        BANK_URL=bank.url, BANK_SECRET=bank.secret,
+    )  # fmt: skip
+    assert account["credentials"]["url"] == bank.url
+    refusal = opentill.refusal(
+        "gateways", "add", "sandbox", "Other", "--env", f"secret={bank.secret}"
+    )
+    assert "env must name a variable that is set, for secret" in refusal
+    assert bank.secret not in refusal
+
+
+REFUSALS: Final[list[tuple[tuple[str, ...], str]]] = [
+    (("add", "manual", "A"), "gateway must be one of"),
+    (("add", "sandbox", "A", "--env", "url=PATH"), "must be given"),
+    (("add", "sandbox", " "), "label must be"),
+    (("add", "sandbox", "A", "--limit", "EUR"), "limit must be like EUR:1.00-500.00"),
+    (("add", "sandbox", "A", "--limit", "EUR:x-1"), "limit"),
+    (("add", "sandbox", "A", "--weight", "0"), "weight must be a whole number"),
+    (("pause", "nobody"), "account must be the id or the label of one"),
+]
+
+
+@pytest.mark.parametrize(("words", "text"), REFUSALS)
+def test_bad_input_is_refused_with_its_name(
+    opentill: Commands, words: tuple[str, ...], text: str
+) -> None:
+    assert text in opentill.refusal("gateways", *words)
+
+
+def test_a_file_of_credentials_must_be_json_and_is_not_quoted(
+    opentill: Commands, tmp_path: Path
+) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text("sk_live_a_secret")
+    refusal = opentill.refusal("gateways", "add", "stripe", "A", "--credentials", str(path))
+    assert "credentials must be a JSON object of texts" in refusal
+    assert "a_secret" not in refusal
+
+
+def test_doctor_reports_each_account(
+    opentill: Commands, bank: Bank, credentials: str, tmp_path: Path
+) -> None:
+    opentill.json("gateways", "add", "sandbox", "Good", "--credentials", credentials)
+    path = tmp_path / "away.json"
+    path.write_text(json.dumps({"url": "http://127.0.0.1:9", "secret": "s" * 20}))
+    opentill.json("gateways", "add", "sandbox", "Away", "--unchecked", "--credentials", str(path))
+    findings: list[dict[str, Any]] = json.loads(opentill.run("doctor", "--json").stdout)
+    levels = {row["text"].split(" ")[0]: row["level"] for row in findings
+              if row["subject"] == "account"}  # fmt: skip
+    assert levels == {"Good": "ok", "Away": "fail"}
