@@ -17,6 +17,7 @@ import structlog
 from opentill import worker
 from opentill.core import metrics
 from opentill.core.settings import Settings
+from opentill.figures import jobs as figure_jobs
 from opentill.gateways import Gateways, accounts
 from opentill.gateways.account import GatewayAccount
 from opentill.gateways.accounts import follower
@@ -27,7 +28,7 @@ from opentill.orders import ATTEMPT_ENDS
 from opentill.sandbox.callbacks import sign
 from support.api_server import SECRETS, ApiServer, Shop, serving
 from support.databases import cloned_database
-from support.people import TESTER
+from support.people import TESTER, create_person
 from support.sandbox_accounts import Bank, add_account, create_session, running_bank, start_payment
 from support.sandbox_bank import wait_until
 
@@ -389,3 +390,19 @@ def test_a_pause_keeps_the_adapter_of_the_account(deployment: Deployment) -> Non
     adapter = deployment.server.app.gateways[account.id]
     deployment.set_status(account, "PAUSED")
     assert deployment.server.app.gateways[account.id] is adapter
+
+
+# ── pages ──
+
+
+def test_pages_of_staff_name_an_account_by_its_label(deployment: Deployment, shop: Shop) -> None:
+    server, account = deployment.server, deployment.accounts[0]
+    deployment.only(account)
+    order_id, _ = deployment.pay(shop, deployment.banks[0])
+    dispute = shop.open_dispute(order_id)
+    server.run(figure_jobs.count_all(server.app.db))
+    auditor = create_person(server, None, staff_role="auditor")
+    for path in ("", "gateways", "reconciliation", f"disputes/{dispute.id}"):
+        page = auditor.get(f"/console/{path}")
+        assert page.status_code == 200, path
+        assert "Bank 1 (sandbox)" in page.text, path

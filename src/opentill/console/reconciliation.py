@@ -65,8 +65,11 @@ async def _list_page(
         status,
         state=state,
         source=source,
-        sources=[(name, name) for name in (*request.app.settings.gateways, reconciliation.BANK)],
-        gateways=request.app.settings.gateways,
+        sources=[
+            (name, request.account_name(name))
+            for name in (*request.app.gateways, reconciliation.BANK)
+        ],
+        gateways=tuple(request.app.gateways),
         differences=differences,
         open_count=open_count,
         most=_MOST_ROWS,
@@ -86,7 +89,7 @@ async def compare_report(request: PageRequest) -> Response:
         return await _list_page(request, refusal.status, {"file": refusal.error})
     form = await request.form()
     gateway = form.get("gateway", "")
-    if gateway not in request.app.settings.gateways:
+    if gateway not in request.app.gateways:
         return await _list_page(request, 400, {"gateway": N_("Choose a gateway.")})
     actor = people.actor_of(request.login, "uploaded in the console")
     report = Report(gateway=gateway, file=io.BytesIO(file.content), name=file.name)

@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope
 from opentill import context
 from opentill.core.errors import Invalid, Problem, or_not_found
 from opentill.core.ids import is_id
+from opentill.gateways import account_name
 from opentill.people import Access, Browser, Credentials, Login, Permission, Site, staff_may
 from opentill.portal.model import CONSOLE_PATH, PROOF_PREFIX, SENDER
 from opentill.portal.portal import Portal
@@ -71,6 +72,10 @@ class PageRequest:
         if language.supported("merchant", self.query.get("lang")):
             chosen = self.localizer.language
             self.new_cookies.append(language.cookie(chosen, self.app.settings.public_url))
+
+    def account_name(self, gateway: str) -> str:
+        """Return how pages name a gateway account by its id: its label and its gateway."""
+        return account_name(self.app.gateways, gateway)
 
     @property
     def is_poll(self) -> bool:
