@@ -6,7 +6,7 @@ import pytest
 
 from dashboard.pages import new_form_id, text_of
 from dashboard.test_disputes import PDF, upload
-from opentill import disputes
+from opentill import disputes, orders
 from opentill.core.errors import Invalid
 from opentill.core.languages import Language, offered
 from opentill.db.database import Tx
@@ -139,6 +139,53 @@ def test_after_the_deadline_a_response_and_files_are_still_taken_with_a_warning(
     assert upload(ada, _path(shop, dispute, "evidence"), PDF).status_code == 303
     response = ada.post(_path(shop, dispute, "response"), {"response": "CONTESTED"})
     assert response.headers["location"] == f"{_path(shop, dispute)}?done=CONTESTED"
+
+
+def test_a_disputed_payment_leads_to_the_dispute_until_it_is_decided(shop: Shop) -> None:
+    server = shop.api_server
+    ada = create_person(server, shop.id, "owner")
+    dispute = _open(shop)
+    payment, home = f"/dashboard/{shop.id}/payments/{dispute.order_id}", f"/dashboard/{shop.id}/"
+    day = server.app.clock() + 11 * world.DAY
+    server.sql("update disputes set respond_by = $2 where id = $1", dispute.id, day)
+    page = ada.get(payment)
+    for text in (
+        "Disputed: $9.99", "(11 days left)", "A disputed payment cannot be refunded",
+        "Respond to the dispute", "Held for the dispute $9.59",
+    ):  # fmt: skip
+        assert text in text_of(page)
+    assert f'href="{_path(shop, dispute)}"' in page.text
+    assert "Disputes to respond to: 1, by " in text_of(ada.get(home))
+    assert "Taken from your balance if lost" in text_of(ada.get(_path(shop, dispute)))
+    # Without the permission to see disputes, a person learns only why there is no refund.
+    developer = text_of(create_person(server, shop.id, "developer").get(payment))
+    assert "Respond to the dispute" not in developer
+    ada.post(_path(shop, dispute, "response"), {"response": "CONTESTED"})
+    page = text_of(ada.get(payment))
+    assert ("You have contested it." in page, "Respond to the dispute" in page) == (True, False)
+    assert "Disputes to respond to" not in text_of(ada.get(home))
+    assert "Under review" in text_of(ada.get(f"/dashboard/{shop.id}/disputes"))
+    server.tx(
+        lambda tx: disputes.decide(
+            tx, shop.id, dispute.id, "won", who="bo", reason="evidence", now=server.app.clock()
+        )
+    )
+    page = text_of(ada.get(payment))
+    assert "Held for the dispute" not in page
+    assert "cannot be refunded" not in page
+    page = text_of(ada.get(_path(shop, dispute)))
+    assert "if lost" not in page
+    assert "Won: the money stays yours" in page
+
+
+def test_money_of_a_settled_payment_is_held_for_its_dispute(shop: Shop) -> None:
+    server = shop.api_server
+    order_id = shop.create_paid_order()["id"]
+    server.tx(lambda tx: orders.settle_one(tx, shop.id, order_id, server.app.clock(), "op"))
+    shop.open_dispute(order_id)
+    ada = create_person(server, shop.id, "owner")
+    page = text_of(ada.get(f"/dashboard/{shop.id}/payments/{order_id}"))
+    assert "Held for the dispute $9.99" in page
 
 
 async def test_only_an_open_dispute_can_be_responded_to(tx: Tx) -> None:

@@ -97,7 +97,7 @@ def test_a_dispute_shows_its_facts_movements_and_history(shop: Shop) -> None:
     dispute = open_dispute(shop)
     page = text_of(ada.get(page_path(shop, dispute.id)))
     for text in (
-        "Dispute of $9.99", dispute.order_id, "none set", "Fee if lost $15.00",
+        "Dispute of $9.99", "Payment of $9.99", "none set", "Fee if lost $15.00",
         "Nothing is sent automatically", "The payment does not settle",
     ):  # fmt: skip
         assert text in page

@@ -92,7 +92,7 @@ def test_each_role_sees_what_needs_its_attention(shop: Shop) -> None:
     fail_payout(shop, shop.create_payout())
     text = text_of(read_home(create_person(server, shop.id, "owner"), shop))
     for line in (
-        "Open disputes: 1",
+        "Disputes to respond to: 1",
         "Webhook endpoints that are disabled: 1",
         "Payouts of the last two weeks that failed: 1",
         "Accept the merchant services agreement",
@@ -100,11 +100,11 @@ def test_each_role_sees_what_needs_its_attention(shop: Shop) -> None:
         assert line in text
     text = text_of(read_home(create_person(server, shop.id, "developer"), shop))
     assert "Webhook endpoints that are disabled: 1" in text
-    for hidden in ("Open disputes", "Payouts", "becomes available"):
+    for hidden in ("Disputes to respond to", "Payouts", "becomes available"):
         assert hidden not in text
     # Only an owner may accept the agreement and enter the bank account.
     text = text_of(read_home(create_person(server, shop.id, "support"), shop))
-    assert "Open disputes: 1" in text
+    assert "Disputes to respond to: 1" in text
     assert "Accept the merchant services agreement" not in text
 
 
@@ -137,7 +137,7 @@ def test_a_count_that_reaches_its_limit_is_shown_with_a_plus(
         shop.open_dispute(shop.create_paid_order()["id"])
         fail_payout(shop, shop.create_payout(1000 + number))
         text = text_of(read_home(owner, shop)) + " "
-        assert f"Open disputes: {count} " in text
+        assert f"Disputes to respond to: {count} " in text
         assert f"Payouts of the last two weeks that failed: {count} " in text
 
 

@@ -218,8 +218,8 @@ def test_the_timeline_shows_what_happened_newest_first_and_no_bookkeeping(
         "There was not enough money on the account or card.", "insufficient_funds",
         "one cup broken", "RMA-7", "card closed", "cart A-7", "n 2", "Blue &lt;teapot&gt;",
         "ann@example.com", "HTTP 503", "Send again", "https://shop.example.com/hook",
-        "Times are in UTC.", "Fee (4%) $0.80", "Arrives Usually",
-        "Net of the fee $19.20", "Net after refunds $14.20",
+        "Times are in UTC.", "Fee (4%) -$0.80", "Arrives Usually",
+        "Net $19.20", "Net after refunds $14.20",
     ):  # fmt: skip
         assert text in page_text, text
     assert "unsafe" not in page.headers["content-security-policy"]
@@ -386,7 +386,7 @@ def test_the_dialog_of_a_refund_begins_with_all_that_is_left(shop: Shop) -> None
     assert re.search(r'<input id="amount"[^>]* value="5.99"', page.text)
     text = text_of(page)
     for sentence in (
-        "$5.99 can be refunded.", "The customer gets $5.99", "Left to refund after it $0.00",
+        "Up to $5.99", "The customer gets $5.99", "Left to refund after it $0.00",
         "Arrives Usually within 3 business days, in the bank account",
     ):  # fmt: skip
         assert sentence in text, sentence
@@ -514,10 +514,10 @@ def test_the_receipt_shows_what_was_paid_less_the_refunds(shop: Shop, clock: Any
 def test_an_unpaid_payment_has_no_fee_and_no_net(shop: Shop) -> None:
     owner, order = create_person(shop.api_server, shop.id, "owner"), shop.create_order()
     page = text_of(owner.get(page_path(shop, order["id"])))
-    assert "Money Amount $9.99 Order and customer" in page
+    assert "Payment breakdown Amount $9.99 Order and customer" in page
     owner.post(page_path(shop, order["id"], "expire"))
     page = text_of(owner.get(page_path(shop, order["id"])))
-    assert "Money Amount $9.99 Order and customer" in page
+    assert "Payment breakdown Amount $9.99 Order and customer" in page
 
 
 def test_a_payment_and_its_session_lead_to_the_customer(shop: Shop) -> None:
@@ -535,7 +535,7 @@ def test_an_unpaid_payment_is_closed_once(shop: Shop) -> None:
     server, owner = shop.api_server, create_person(shop.api_server, shop.id, "support")
     order = shop.create_order()
     page = owner.get(page_path(shop, order["id"]))
-    assert "Close it for good" in text_of(page)
+    assert "Close payment" in text_of(page)
     assert "Receipt" not in text_of(page)
     for _ in range(2):
         assert owner.post(page_path(shop, order["id"], "expire")).status_code == 303

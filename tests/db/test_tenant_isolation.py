@@ -566,7 +566,7 @@ class Business:
                 tx, self.id, unmatched.gateway, unmatched.gateway_ref, "op", self.now
             )
         )
-        api_server.tx(lambda tx: disputes.count_open(tx, self.id))
+        api_server.tx(lambda tx: disputes.summarize_unanswered(tx, self.id, self.now))
         self.refund_at_the_provider()
         for path in ("/v1/disputes", f"/v1/disputes/{dispute.id}"):
             self.shop.data("GET", path)

@@ -127,12 +127,20 @@ async def _render_dispute(
         files = await disputes.list_evidence(tx, dispute)
         entries = await ledger.list_entries_of(tx, merchant.id, "dispute", dispute.id)
         history = await orders.history(tx, merchant.id, dispute.order_id)
+        order = attempt = None
+        if request.access.may("payments.read"):
+            order = await orders.find(tx, merchant.id, dispute.order_id)
+            attempt = await orders.find_attempt(tx, merchant.id, dispute.attempt_id)
+    card = attempt and orders.card_of_attempt(attempt)
     return render.page(
         request,
         "dispute.html",
         status,
         zone=ZoneInfo(merchant.time_zone),
         dispute=dispute,
+        order=order,
+        paid=order and Money(order.amount_minor, order.currency),
+        card=orders.format_card(card) if card else "",
         evidence=dispute_reasons.evidence_for(dispute.reason),
         amount=Money(dispute.amount_minor, dispute.currency),
         debit=Money(dispute.debit_minor, dispute.debit_currency),

@@ -96,8 +96,7 @@ async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
     access, merchant_id = request.access, request.access.merchant_id
     todo: list[Todo] = []
     if access.may("disputes.read"):
-        number = await disputes.count_open(tx, merchant_id)
-        todo.append(Todo(N_("Open disputes: {number}"), number, "/disputes", disputes.MOST_COUNTED))
+        todo.append(await _unanswered_disputes(tx, request))
     if access.may("payments.read"):
         todo.append(
             Todo(
@@ -149,6 +148,17 @@ async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
             )
         )
     return [item for item in todo if item.number]
+
+
+async def _unanswered_disputes(tx: Tx, request: PageRequest) -> Todo:
+    unanswered = await disputes.summarize_unanswered(tx, request.access.merchant_id, request.now)
+    page, limit = "/disputes?status=OPEN", disputes.MOST_COUNTED
+    if unanswered.respond_by is None:
+        return Todo(N_("Disputes to respond to: {number}"), unanswered.number, page, limit)
+    zone = ZoneInfo((await merchants.find(tx, request.access.merchant_id)).time_zone)
+    day = request.localizer.recent_date(unanswered.respond_by, zone, request.now)
+    text = N_("Disputes to respond to: {number}, by {day}")
+    return Todo(text, unanswered.number, page, limit, day)
 
 
 async def _tasks_before_first_payment(

@@ -115,12 +115,12 @@ DEVELOPER_PAGE: Final = {
     "epay": N_("Epay"),
 }
 DISPUTE_COLUMN: Final = {
-    "opened": NC_("dispute", "Opened"),
+    "amount": N_("Amount"),
     "customer": N_("Customer"),
-    "amount": NC_("dispute list", "Disputed"),
-    "state": N_("Status"),
-    "deadline": N_("Deadline"),
     "reason": N_("Reason"),
+    "state": N_("Status"),
+    "deadline": N_("Respond by"),
+    "opened": NC_("dispute", "Opened"),
 }
 DISPUTE_EVENT: Final = {
     "opened": NC_("dispute history", "Opened"),

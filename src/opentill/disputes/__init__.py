@@ -23,7 +23,6 @@ from opentill.disputes.service import (
     MOST_COUNTED,
     add_note,
     apply_outcome,
-    count_open,
     decide,
     find,
     find_anywhere,
@@ -33,6 +32,7 @@ from opentill.disputes.service import (
     page,
     search,
     set_deadline,
+    summarize_unanswered,
 )
 from opentill.disputes.unmatched import count_unmatched, dismiss, list_unmatched
 
@@ -57,7 +57,6 @@ __all__ = [
     "add_evidence",
     "add_note",
     "apply_outcome",
-    "count_open",
     "count_unmatched",
     "decide",
     "dismiss",
@@ -77,4 +76,5 @@ __all__ = [
     "search",
     "search_all",
     "set_deadline",
+    "summarize_unanswered",
 ]

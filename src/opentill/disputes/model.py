@@ -127,6 +127,13 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
         return self.debit_minor + self.fee_minor
 
 
+class UnansweredDisputes(msgspec.Struct, frozen=True, kw_only=True):
+    """How many open disputes have no response, and their next deadline (Unix ms; None: none)."""
+
+    number: int
+    respond_by: int | None
+
+
 def recovered_at(dispute: Dispute, history: Sequence[orders.HistoryRow]) -> int:
     """Return when the bank returned the money of a RECOVERED dispute, Unix ms.
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from opentill.db.query import Command, Query, Value
 from opentill.disputes.evidence_model import Evidence
-from opentill.disputes.model import Dispute, Note, Status, Unmatched
+from opentill.disputes.model import Dispute, Note, Status, UnansweredDisputes, Unmatched
 from opentill.http.paging import PageQuery
 from opentill.list_counts import lists
 
@@ -50,13 +50,15 @@ SEARCH = Query(
 )
 
 
-# The number of open disputes, up to a limit.
-OPEN = Value(
-    int,
+# The number of open disputes without a response, up to a limit, and their next deadline.
+UNANSWERED = Query(
+    UnansweredDisputes,
     """
-    select count(*) from (
-        select from disputes where merchant_id = :merchant_id and status = 'OPEN' limit :limit
-    ) open
+    select count(*) as number, min(respond_by) filter (where respond_by >= :now) as respond_by
+    from (
+        select respond_by from disputes
+        where merchant_id = :merchant_id and status = 'OPEN' and response is null limit :limit
+    ) unanswered
     """,
 )
 # A page of the open disputes of all merchants that have a deadline until `:due` and were opened in

@@ -26,6 +26,7 @@ from opentill.disputes.model import (
     Note,
     Status,
     Transition,
+    UnansweredDisputes,
     Unmatched,
     transitions_to,
 )
@@ -66,9 +67,9 @@ async def list_for_order(tx: Tx, merchant_id: str, order_id: str) -> list[Disput
     return await queries.OF_ORDER.all(tx, merchant_id=merchant_id, order_id=order_id)
 
 
-async def count_open(tx: Tx, merchant_id: str) -> int:
-    """Count a merchant's open disputes, up to MOST_COUNTED."""
-    return await queries.OPEN.get(tx, merchant_id=merchant_id, limit=MOST_COUNTED) or 0
+async def summarize_unanswered(tx: Tx, merchant_id: str, now: int) -> UnansweredDisputes:
+    """Count a merchant's open disputes without a response, up to MOST_COUNTED."""
+    return await queries.UNANSWERED.one(tx, merchant_id=merchant_id, limit=MOST_COUNTED, now=now)
 
 
 async def list_notes(tx: Tx, dispute: Dispute) -> list[Note]:

@@ -214,7 +214,7 @@ REFUND_FEE_POLICY: Final = {
 REFUND_NOTE: Final = {
     "PROCESSING": N_(
         "The refund of {amount} is on its way. The bank has not "
-        "confirmed it yet; its end is shown here."
+        "confirmed it yet; this page shows when it has."
     ),
     "SUCCEEDED": N_("The refund of {amount} is done."),
     "FAILED": N_("The refund of {amount} failed. Its money is yours again."),

@@ -61,6 +61,7 @@ class Todo(msgspec.Struct, frozen=True):
     number: int
     below: str
     limit: int | None = None
+    day: str = ""  # the next deadline, if the text names it
 
     @property
     def shown(self) -> str:

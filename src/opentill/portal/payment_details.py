@@ -87,6 +87,23 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
         return refundable_minor(self.order)
 
     @property
+    def open_dispute(self) -> Dispute | None:
+        """The dispute that the bank has not decided; None also without the permission to see it."""
+        return next((one for one in self.disputes if one.status == "OPEN"), None)
+
+    @property
+    def held_for_dispute_minor(self) -> int | None:
+        """The money that cannot be paid out before the dispute is decided, in settled currency.
+
+        Settled money is frozen; an unsettled payment does not settle. None without an open dispute.
+        """
+        dispute = self.open_dispute
+        if dispute is None:
+            return None
+        is_settled = dispute.disputed_from == "SETTLED"
+        return dispute.debit_minor if is_settled else self.order.unsettled_minor
+
+    @property
     def is_open(self) -> bool:
         """Whether the session is still open, so that it can be paid or expired."""
         return self.session.status == "OPEN" and self.order.status == "PENDING"
