@@ -26,6 +26,7 @@ from support.tables import TENANT_TABLES
 OTHER_MODULES: Final = {
     "opentill.cli.doctor_queries": "catalogues of PostgreSQL, which belong to no feature",
     "opentill.figures.awaited_queries": "money that becomes available later",
+    "opentill.figures.payout_queries": "what a payout contains",
     "opentill.figures.brand_queries": "payments and disputes by month and card brand",
     "opentill.figures.gateway_queries": "figures by gateway, over all merchants",
     "opentill.integrity.event_queries": "the integrity rule of events, which is long",

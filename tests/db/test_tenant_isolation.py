@@ -571,6 +571,21 @@ class Business:
         for path in ("/v1/disputes", f"/v1/disputes/{dispute.id}"):
             self.shop.data("GET", path)
 
+    def read_contents(self, payout_id: str) -> None:
+        """Read what a payout contains."""
+
+        async def read(tx: Tx) -> figures.PayoutContents:
+            contents = await figures.find_payout_contents(tx, self.id, payout_id)
+            assert contents is not None
+            assert await figures.list_payout_items(tx, self.id, contents, 1, 50)
+            return contents
+
+        async def read_all(contents: figures.PayoutContents) -> int:
+            items = figures.all_payout_items(self.app.db, self.id, contents)
+            return len([item async for item in items])
+
+        assert self.api_server.run(read_all(self.api_server.tx(read)))
+
     def refund_at_the_provider(self) -> None:
         """Report refunds that were made at the provider, reversed, or fit no order."""
         api_server = self.api_server
@@ -612,6 +627,8 @@ class Business:
         self.shop.create_payout()
         for path in ("/v1/payouts", "/v1/payouts?status=PAID", f"/v1/payouts/{payout.id}"):
             self.shop.data("GET", path)
+        self.read_contents(payout.id)
+        api_server.tx(lambda tx: payouts.find_account_of(tx, self.id, payout.id))
         api_server.tx(lambda tx: payouts.search(tx, self.id, "PAID"))
         api_server.tx(lambda tx: payouts.failed_since(tx, self.id, 0))
         for is_approved in (True, False):

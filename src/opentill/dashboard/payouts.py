@@ -1,15 +1,23 @@
-"""A merchant's payouts, and the money that becomes available next."""
+"""A merchant's payouts, their contents, and the money that becomes available next."""
 
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 from zoneinfo import ZoneInfo
 
+import msgspec
 from starlette.responses import Response
 
-from opentill import figures, ledger, merchants, payouts
+from opentill import figures, merchants, orders, payouts, refunds
+from opentill.core import money
+from opentill.core.errors import or_not_found
 from opentill.core.money import Money
-from opentill.dashboard import awaited, movements
-from opentill.dashboard.labels import PAYOUT_STATUS
-from opentill.portal import lists, render
+from opentill.dashboard import awaited
+from opentill.dashboard.labels import PAYOUT_CONTENT, PAYOUT_STATUS
+from opentill.db.database import Tx
+from opentill.figures import PayoutContents, PayoutItem
+from opentill.http import csvfile
+from opentill.orders import Order
+from opentill.portal import downloads, lists, render
 from opentill.portal.lists import Pager
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
@@ -66,24 +74,146 @@ async def show(request: PageRequest) -> Response:
     )
 
 
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of a payout as a row: ``page`` is the path of the page of what caused it."""
+
+    item: PayoutItem
+    page: str
+    customer: str
+    product: str
+    gross: str
+    fee: str
+    amount: str
+
+
 async def show_one(request: PageRequest) -> Response:
-    """Show a payout with its ledger entries. Raises NotFound."""
+    """Show a payout and its contents. Raises NotFound."""
     merchant_id, localizer = request.access.merchant_id, request.localizer
-    async with request.app.db.connection() as tx:
+    with_contents = request.access.may("balance.read")
+    number = lists.page_number(request)
+    async with request.app.db.snapshot() as tx:
         merchant = await merchants.find(tx, merchant_id)
         payout = await payouts.find(tx, merchant_id, request.ids["payout"])
-        entries = await ledger.list_entries_of(tx, merchant_id, "payout", payout.id)
-        rows = await movements.rows(tx, localizer, merchant_id, entries)
+        account = await payouts.find_account_of(tx, merchant_id, payout.id)
+        contents = (
+            await figures.find_payout_contents(tx, merchant_id, payout.id)
+            if with_contents
+            else None
+        )
+        rows: list[Row] = []
+        if contents is not None and contents.sums is not None:
+            items = await figures.list_payout_items(tx, merchant_id, contents, number, lists.SIZE)
+            rows = await _rows(tx, request, contents.currency, items)
+
+    def amount(minor: int) -> str:
+        return localizer.amount(Money(minor, payout.currency))
+
     return render.page(
         request,
         "payout.html",
         zone=ZoneInfo(merchant.time_zone),
         payout=payout,
-        amount=localizer.amount(Money(payout.amount_minor, payout.currency)),
-        fee=localizer.amount(Money(payout.fee_minor, payout.currency)),
-        debit=localizer.amount(Money(payout.amount_minor + payout.fee_minor, payout.currency)),
-        rows=rows if request.access.may("balance.read") else [],
+        account=account,
+        amount=amount(payout.amount_minor),
+        fee=amount(payout.fee_minor) if payout.fee_minor else "",
+        debit=amount(payout.amount_minor + payout.fee_minor),
+        contents=contents,
+        breakdown=_breakdown(contents, payout, amount) if contents else [],
+        left=amount(contents.left_minor) if contents and contents.left_minor else "",
+        pager=Pager(number, contents.items if contents else 0),
+        rows=rows,
     )
+
+
+def _breakdown(
+    contents: PayoutContents, payout: payouts.Payout, amount: Callable[[int], str]
+) -> list[tuple[str, int, str]]:
+    """Return the sums that make the payout: name, number of entries (0: not shown), amount."""
+    payments = contents.sum_of("payments")
+    lines = [
+        (N_("Available before"), 0, contents.opening_minor),
+        (N_("Payments"), payments.items, payments.gross_minor),
+        (N_("Fees"), 0, -payments.fee_minor),
+        (N_("Refunds"), contents.sum_of("refunds").items, contents.refunds_minor),
+        *(
+            (PAYOUT_CONTENT[kind], contents.sum_of(kind).items, contents.sum_of(kind).amount_minor)
+            for kind in PAYOUT_CONTENT
+        ),
+        (N_("Payout fee"), 0, -payout.fee_minor),
+        (N_("Left available"), 0, -contents.left_minor),
+    ]
+    return [(name, items, amount(minor)) for name, items, minor in lines if minor]
+
+
+async def _rows(tx: Tx, request: PageRequest, currency: str, items: list[PayoutItem]) -> list[Row]:
+    """Return the entries as rows, with customer and product if the person may see payments."""
+    merchant_id, localizer = request.access.merchant_id, request.localizer
+    refund_ids = sorted({one.source_id for one in items if one.source_type == "refund"})
+    order_ids = await refunds.find_order_ids(tx, merchant_id, refund_ids) if refund_ids else {}
+    order_ids |= {one.source_id: one.source_id for one in items if one.source_type == "order"}
+    found: dict[str, Order] = {}
+    if request.access.may("payments.read"):
+        found = await orders.find_many(tx, merchant_id, sorted(set(order_ids.values())))
+
+    def amount(minor: int | None) -> str:
+        return "" if minor is None else localizer.amount(Money(minor, currency))
+
+    def page_of(item: PayoutItem) -> str:
+        if item.source_id in order_ids:
+            return f"payments/{order_ids[item.source_id]}" if found else ""
+        if item.source_type == "dispute" and request.access.may("disputes.read"):
+            return f"disputes/{item.source_id}"
+        return f"payouts/{item.source_id}" if item.source_type == "payout" else ""
+
+    def row(item: PayoutItem) -> Row:
+        order = found.get(order_ids.get(item.source_id, ""))
+        return Row(
+            item=item,
+            page=page_of(item),
+            customer=(order.customer_email or order.customer_name or "") if order else "",
+            product=order.product_name if order else "",
+            gross=amount(item.gross_minor),
+            fee=amount(item.fee_minor and -item.fee_minor),
+            amount=amount(item.amount_minor),
+        )
+
+    return [row(item) for item in items]
+
+
+# Columns of the file, all of them texts or amounts in the payout's currency.
+_COLUMNS: Final = (
+    "timeUtc", "id", "type", "sourceType", "sourceId", "gross", "fee", "amount", "currency"
+)  # fmt: skip
+
+
+async def show_file(request: PageRequest) -> Response:
+    """Send the contents of a payout as CSV, oldest first. Raises NotFound."""
+    merchant_id, db = request.access.merchant_id, request.app.db
+    async with db.snapshot() as tx:
+        zone = ZoneInfo((await merchants.find(tx, merchant_id)).time_zone)
+        payout = await payouts.find(tx, merchant_id, request.ids["payout"])
+        contents = or_not_found(await figures.find_payout_contents(tx, merchant_id, payout.id))
+
+    def show_amount(minor: int | None) -> str:
+        return "" if minor is None else money.show(minor, contents.currency)
+
+    async def rows() -> AsyncIterator[list[str]]:
+        async for item in figures.all_payout_items(db, merchant_id, contents):
+            yield [
+                csvfile.format_local(item.created_at, zone),
+                csvfile.format_utc(item.created_at),
+                item.id,
+                item.type,
+                item.source_type,
+                csvfile.format_cell(item.source_id),
+                show_amount(item.gross_minor),
+                show_amount(item.fee_minor),
+                show_amount(item.amount_minor),
+                contents.currency,
+            ]
+
+    chunks = csvfile.encode_rows((f"time {zone}", *_COLUMNS), rows())
+    return await downloads.table(f"payout_{payout.id}.csv", chunks)
 
 
 pages: Final = (
@@ -91,4 +221,5 @@ pages: Final = (
         "GET", f"{DASHBOARD_PATH}/payouts", "payouts.read", show, menu=N_("Payouts"), group="money"
     ),
     Page("GET", f"{DASHBOARD_PATH}/payouts/{{payout:id}}", "payouts.read", show_one),
+    Page("GET", f"{DASHBOARD_PATH}/payouts/{{payout:id}}/contents.csv", "balance.read", show_file),
 )

@@ -16,8 +16,16 @@ from opentill.figures.model import (
     Expected,
     Figures,
     GatewaySums,
+    PayoutItem,
+    PayoutSum,
     Period,
     Sums,
+)
+from opentill.figures.payout_contents import (
+    PayoutContents,
+    all_payout_items,
+    find_payout_contents,
+    list_payout_items,
 )
 from opentill.figures.queries import RULES
 from opentill.figures.service import (
@@ -47,13 +55,19 @@ __all__ = [
     "Figures",
     "GatewaySums",
     "Limit",
+    "PayoutContents",
+    "PayoutItem",
+    "PayoutSum",
     "Period",
     "Statement",
     "Sums",
+    "all_payout_items",
     "behind_since",
     "catch_up",
     "count_uncounted_entries",
     "find_coming",
+    "find_payout_contents",
+    "list_payout_items",
     "read",
     "read_rates",
     "statements",

@@ -360,3 +360,34 @@ class Figures(msgspec.Struct, frozen=True):
     currencies: tuple[CurrencyFigures, ...]
     attempts: tuple[Attempts, ...]  # the attempts of each of ``days``
     attempts_compared: tuple[AttemptsComparison, ...]
+
+
+class PayoutSum(msgspec.Struct, frozen=True, kw_only=True):
+    """The entries of one kind in a payout: their number and the change of the available balance.
+
+    ``gross_minor`` and ``fee_minor`` are the amounts and fees of settled payments.
+    """
+
+    kind: str
+    items: int
+    amount_minor: int
+    gross_minor: int
+    fee_minor: int
+
+
+class PayoutItem(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of a payout: how it changed the available balance, and because of what.
+
+    ``gross_minor`` and ``fee_minor`` are those of the payment that it settled, else None.
+    """
+
+    number: int
+    id: str
+    created_at: int
+    type: str
+    source_type: str
+    source_id: str
+    kind: str
+    amount_minor: int
+    gross_minor: int | None
+    fee_minor: int | None

@@ -38,6 +38,11 @@ async def find(tx: Tx, merchant_id: str) -> StoredAccount | None:
     return await queries.ACCOUNT.first(tx, merchant_id=merchant_id)
 
 
+async def find_of_payout(tx: Tx, merchant_id: str, payout_id: str) -> StoredAccount | None:
+    """Return the account to which a payout goes; None for a payout outside a run."""
+    return await queries.ACCOUNT_OF_PAYOUT.first(tx, merchant_id=merchant_id, payout_id=payout_id)
+
+
 def read(secret_key: str, stored: StoredAccount) -> BankAccount:
     """Decrypt an account. Raises ``encryption.WrongKey``."""
     purpose = _purpose(stored.merchant_id, stored.version)

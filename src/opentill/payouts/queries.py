@@ -257,6 +257,15 @@ ACCOUNT = Query(
     select * from bank_accounts where merchant_id = :merchant_id order by version desc limit 1
     """,
 )
+# The account to which a payout of a run goes.
+ACCOUNT_OF_PAYOUT = Query(
+    StoredAccount,
+    """
+    select a.* from payout_transfers t
+    join bank_accounts a on a.merchant_id = t.merchant_id and a.version = t.account_version
+    where t.merchant_id = :merchant_id and t.payout_id = :payout_id
+    """,
+)
 ADD_ACCOUNT = Query(
     StoredAccount,
     """

@@ -1,0 +1,60 @@
+"""SQL about the contents of a payout: what changed the available balance since the one before."""
+
+from typing import Final
+
+from opentill.db.query import Query
+from opentill.figures.model import PayoutItem, PayoutSum
+from opentill.ledger import Entry
+
+# The last payout of a currency before an entry.
+PREVIOUS = Query(
+    Entry,
+    """
+    select * from entries
+    where merchant_id = :merchant_id and currency = :currency and type = 'PAYOUT'
+        and from_account = 'available' and (created_at, id) < (:before, :id)
+    order by created_at desc, id desc limit 1
+    """,
+)
+# An entry that changed the available balance: why, and by how much. If it settled a payment,
+# `gross_minor` and `fee_minor` are the payment's, and what is missing to the amount was refunded or
+# charged back before the payment settled.
+_ITEMS: Final = """
+    select e.number, e.id, e.created_at, e.type, e.source_type, e.source_id,
+        case
+            when e.type = 'SETTLEMENT' then 'payments'
+            when e.type like 'ROLLING_RESERVE%' then 'reserve'
+            when e.source_type = 'payout' then 'payouts'
+            when e.source_type = 'dispute' then 'disputes'
+            when e.source_type in ('order', 'refund') then 'refunds'
+            else 'adjustments'
+        end as kind,
+        case e.to_account when 'available' then e.amount_minor else - e.amount_minor end
+            as amount_minor,
+        paid.gross_minor, paid.fee_minor
+    from entries e
+    left join lateral (
+        select (sum(p.amount_minor) filter (where p.type = 'PAYMENT'))::bigint as gross_minor,
+            coalesce(sum(p.amount_minor) filter (where p.type = 'FEE'), 0)::bigint as fee_minor
+        from entries p
+        where e.type = 'SETTLEMENT' and p.merchant_id = e.merchant_id and p.source_type = 'order'
+            and p.source_id = e.source_id and p.type in ('PAYMENT', 'FEE')
+    ) paid on e.type = 'SETTLEMENT'
+    where e.merchant_id = :merchant_id and e.currency = :currency
+        and e.number > :after and e.number < :before
+        and 'available' in (e.from_account, e.to_account)
+"""
+SUMS = Query(
+    PayoutSum,
+    f"""
+    select kind, count(*) as items, sum(amount_minor)::bigint as amount_minor,
+        coalesce(sum(gross_minor), 0)::bigint as gross_minor,
+        coalesce(sum(fee_minor), 0)::bigint as fee_minor
+    from ({_ITEMS}) items
+    group by kind
+    """,  # noqa: S608 - a constant of ours
+)
+# Newest first.
+PAGE = Query(PayoutItem, f"{_ITEMS} order by e.number desc limit :limit offset :offset")
+# Oldest first, after an entry.
+FOLLOWING = Query(PayoutItem, f"{_ITEMS} order by e.number limit :limit")
