@@ -69,18 +69,22 @@ def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy_
     assert "What becomes available (USD)" in text
     movements = movement_cells(html)
     entries = busy_shop.data("GET", "/v1/balance/transactions?size=100")["items"]
+    fields = {"Available": "availableAfter", "Pending": "pendingAfter", "Frozen": "frozenAfter"}
+    changed: list[int] = []
     for row, entry in zip(movements, entries, strict=True):
-        amounts = [
-            entry[name] for name in ("amount", "availableAfter", "pendingAfter", "frozenAfter")
-        ]
-        assert [cell.replace("$", "").replace(",", "") for cell in row[3:]] == amounts
+        amount, balances = [cell.replace("$", "").replace(",", "") for cell in row[3:]]
+        assert amount == entry["amount"]
+        pairs = balances.split()
+        assert pairs[1::2] == [entry[fields[name]] for name in pairs[::2]]
+        changed.append(len(pairs) // 2)
+    assert set(changed) == {1, 2}  # only the accounts that a movement changed are shown
     assert movements[-1][:3] == [
         "Dec 31, 2026, 5:35 AM",
-        "Credit by the operator bank → available",
+        "Credit by the operator",
         "Operator Recharge by the operator",
     ]
     assert movements[-2][1:4] == [
-        "Payout available → bank",
+        "Payout",
         f"Payout {entries[-2]['sourceId']}",
         "-$50.00",
     ]
@@ -89,7 +93,7 @@ def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy_
     path = f"/dashboard/{busy_shop.id}/disputes/{dispute}"
     assert f'href="{path}"' in html
     assert owner.get(path).status_code == 200
-    assert ["Refund frozen → customer", "-$2.00"] in [[row[1], row[3]] for row in movements]
+    assert ["Refund", "-$2.00"] in [[row[1], row[3]] for row in movements]
 
 
 def test_the_list_of_movements_and_its_export_have_the_same_filters(busy_shop: Shop) -> None:
@@ -102,7 +106,7 @@ def test_the_list_of_movements_and_its_export_have_the_same_filters(busy_shop: S
     assert len(todays_rows) == len(all_rows) - 2  # a recharge and a payout were made yesterday
     assert [
         row[1] for row in movement_cells(read_page(owner, busy_shop, type="PAYMENT", **today))
-    ] == ["Payment customer → pending"] * 2
+    ] == ["Payment"] * 2
     payments = export(owner, busy_shop, "balance.csv", type="PAYMENT", **today)
     assert [row["type"] for row in payments] == ["PAYMENT"] * 2
     assert len(export(owner, busy_shop, "balance.csv", **today)) == len(todays_rows)
@@ -133,8 +137,8 @@ def test_a_statement_adds_up_on_the_page_and_in_its_export(busy_shop: Shop) -> N
     assert sum(amounts[:-1]) == amounts[-1]
     assert dict(zip(table[::2], amounts, strict=True)) == {
         "Opening balance": 0, "Payments": 1998, "Refunds": -200,
-        "Lost to disputes, less what was recovered": 0, "Fees, less those returned": -80,
-        "Payouts, less those that came back": 0, "Credits by the operator": 0,
+        "Disputes": 0, "Fees": -80,
+        "Payouts": 0, "Credits by the operator": 0,
         "Corrections by the operator": 0, "Closing balance": 1718,
     }  # fmt: skip
     lines = export(owner, busy_shop, "balance/statement.csv")
@@ -150,9 +154,7 @@ def test_a_statement_adds_up_on_the_page_and_in_its_export(busy_shop: Shop) -> N
         change = sum(to_minor(line[account]) for line in lines if line["row"] == "TOTAL")
         opening, closing = lines[0], lines[-1]
         assert to_minor(opening[f"{account}After"]) + change == to_minor(closing[f"{account}After"])
-    assert "Payouts, less those that came back" in read_page(
-        owner, busy_shop, "balance/statement", **{"from": ""}
-    )
+    assert "Payouts" in read_page(owner, busy_shop, "balance/statement", **{"from": ""})
     reversed_days = read_page(
         owner, busy_shop, "balance/statement", **{"from": "2027-02-01", "to": "2027-01-01"}
     )
@@ -202,7 +204,7 @@ def test_the_export_of_a_statement_has_the_days_of_the_page_that_links_it(
     all_days = {"from": "", "to": ""}  # the form is sent with empty days
     assert export_by_link(**all_days) == ("statement_all_all.csv", december[1] + todays_types)
     html = read_page(owner, busy_shop, "balance/statement", **all_days)
-    assert "Payouts, less those that came back -$50.00" in text_of(html)
+    assert "Payouts -$50.00" in text_of(html)
 
 
 def test_a_merchant_without_money_sees_an_empty_balance(shop: Shop) -> None:

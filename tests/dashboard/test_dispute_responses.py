@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx2
 import pytest
 
 from dashboard.pages import new_form_id, text_of
@@ -13,7 +14,7 @@ from opentill.db.database import Tx
 from opentill.web import dispute_reasons
 from support import world
 from support.api_server import Shop
-from support.people import create_person
+from support.people import Visitor, create_person
 
 # https://docs.stripe.com/api/disputes/object#dispute_object-reason
 STRIPES_REASONS = {
@@ -114,8 +115,12 @@ def test_of_two_people_who_contest_at_once_only_the_first_is_audited(shop: Shop)
     people = [create_person(shop.api_server, shop.id, role) for role in ("owner", "support")]
     dispute = _open(shop)
     path = _path(shop, dispute, "response")
+
+    def contest(person: Visitor) -> httpx2.Response:
+        return person.post(path, {"response": "CONTESTED"})
+
     with ThreadPoolExecutor() as executor:
-        responses = list(executor.map(lambda p: p.post(path, {"response": "CONTESTED"}), people))
+        responses = list(executor.map(contest, people))
     assert sorted(response.status_code for response in responses) == [303, 409]
     (row,) = shop.api_server.sql(
         "select who from audit_log where merchant_id = $1 and action = 'disputes respond'", shop.id

@@ -111,12 +111,12 @@ def test_a_links_last_day_is_the_day_that_was_entered(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     entries = link_form(owner, shop, name="A gift", price="5", expires="2099-12-31")
     page = owner.get(owner.post(page_path(shop), entries).headers["location"]).text
-    assert "<dt>Last day</dt><dd>Dec 31, 2099</dd>" in page
+    assert "<dt>Expires</dt><dd>Dec 31, 2099</dd>" in page
     (link,) = shop.data("GET", "/v1/payment-links")["items"]
     hour_earlier = {"expiresAt": link["expiresAt"] - 3_600_000}
     shop.data("PATCH", f"/v1/payment-links/{link['id']}", json=hour_earlier)
     page = owner.get(page_path(shop, link["id"])).text
-    assert "<dt>Last day</dt><dd>Dec 31, 2099, 11:00\N{NARROW NO-BREAK SPACE}PM</dd>" in page
+    assert "<dt>Expires</dt><dd>Dec 31, 2099, 11:00\N{NARROW NO-BREAK SPACE}PM</dd>" in page
 
 
 def test_a_session_is_opened_with_all_its_options(shop: Shop) -> None:

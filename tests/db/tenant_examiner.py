@@ -86,7 +86,7 @@ ID_PATTERN: Final = re.compile(r"(?!mer_)[a-z]{2,6}_[0-9a-z]{12,}")
 RANGES: Final = frozenset({
     # the id is a position to continue from, or an event to deliver to all endpoints
     "orders.export.queries.EXPORT", "orders.export.queries.EXPORT_EDGES",
-    "orders.export.queries.LOCAL_EXPORT", "figures.payout_queries.PREVIOUS",
+    "orders.export.queries.LOCAL_EXPORT",
     "webhooks.queries.RESEND_RANGE",
     "webhooks.queries.EMIT",
     # these search the bodies of events, which copies of events share

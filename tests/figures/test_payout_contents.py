@@ -14,10 +14,10 @@ async def test_every_entry_is_in_one_payout_and_the_sums_make_the_payout(
     tx: Tx, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     merchant_id = await create_month_with_payouts(tx, seed)
-    made = await payouts.search(tx, merchant_id, None, 100)
-    assert len(made) > 1
+    created_payouts = await payouts.search(tx, merchant_id, None, 100)
+    assert len(created_payouts) > 1
     seen: list[int] = []
-    for payout in made:
+    for payout in created_payouts:
         contents = await figures.find_payout_contents(tx, merchant_id, payout.id)
         assert contents is not None
         items = await figures.list_payout_items(tx, merchant_id, contents, 1, 10_000)
@@ -43,7 +43,7 @@ async def test_every_entry_is_in_one_payout_and_the_sums_make_the_payout(
         assert page == items[3:6]
     assert len(seen) == len(set(seen))
     monkeypatch.setattr(payout_contents, "MAX_LISTED", 0)
-    contents = await figures.find_payout_contents(tx, merchant_id, made[0].id)
+    contents = await figures.find_payout_contents(tx, merchant_id, created_payouts[0].id)
     assert contents is not None
     assert (contents.sums, contents.items) == (None, 0)
 

@@ -126,6 +126,9 @@ def _show(settings: Settings) -> None:
     sys.stdout.flush()
 
 
+_ACCOUNT_NUMBER: Final = "DE89370400440532013000"  # an example of the IBAN registry
+
+
 def _stored_demo(path: Path) -> Demo | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Demo)
@@ -135,8 +138,9 @@ def _stored_demo(path: Path) -> Demo | None:
 
 async def _make_merchant(settings: Settings) -> Demo:
     """Create the merchant; with a month of history, unless the sandbox bank runs elsewhere."""
-    from opentill import merchants
+    from opentill import merchants, payouts
     from opentill.cli.demo_history import DAYS, NAME, History
+    from opentill.core import bankaccounts
     from opentill.db.database import Db
     from opentill.orders.model import DAY_MS
     from opentill.server.embedded.datadir import write_private
@@ -154,6 +158,9 @@ async def _make_merchant(settings: Settings) -> Demo:
             )
             history = History(merchant.id)
             if has_bank:
+                account = bankaccounts.check_account(NAME, _ACCOUNT_NUMBER)
+                rule = payouts.HoldRule(settings.secret_key, 0)
+                await payouts.change_account(tx, merchant.id, account, actor, rule, began)
                 await history.happen(tx, now)
             key = await merchants.create_key(
                 tx,

@@ -203,10 +203,12 @@ class History:
         order = await orders.lock(tx, self.merchant_id, order_id)
         attempt = await orders.start_attempt(tx, order, _GATEWAY, method, payer, now)
         declined = status == "DECLINED"
+        reason = self._chance.choice(_DECLINES) if declined else ""
         outcome = PaymentOutcome(
             status="DECLINED" if declined else "SUCCEEDED",
             provider_ref=attempt.id,
-            reason=self._chance.choice(_DECLINES) if declined else "",
+            # A wallet has neither a card that expires nor an issuer.
+            reason="canceled" if reason and method != "CREDIT_CARD" else reason,
             card=_CARD if method == "CREDIT_CARD" and not declined else None,
         )
         ids = (self.merchant_id, attempt.id)

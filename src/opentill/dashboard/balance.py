@@ -63,7 +63,12 @@ async def show(request: PageRequest) -> Response:
     )
     await figures.catch_up(request.app.db, merchant_id)
     coming = await figures.find_coming(request.app.db, merchant_id, zone, request.now)
-    rows = await db.read(lambda tx: movements.rows(tx, localizer, merchant_id, entries))
+    with_customers = request.access.may("payments.read")
+    rows = await db.read(
+        lambda tx: movements.rows(
+            tx, localizer, merchant_id, entries, with_customers=with_customers
+        )
+    )
     currencies = [
         (
             schedule.balance.currency,

@@ -37,6 +37,10 @@ async def show(request: PageRequest) -> Response:
     if len(customers) == 1 and customers[0].email.lower() == email.lower():
         return page_helpers.redirect(request, "customers", "one", email=customers[0].email)
     pager = Pager(lists.page_number(request), len(customers))
+    shown = customers[(pager.number - 1) * pager.size : pager.number * pager.size]
+    newest = await db.read(
+        lambda tx: orders.find_many(tx, request.merchant_id, [one.order_id for one in shown])
+    )
     address = request.link("customers", "one")
     rows = [
         (
@@ -44,11 +48,11 @@ async def show(request: PageRequest) -> Response:
             Money(customer.amount_minor, customer.currency),
             f"{address}?{urlencode({'email': customer.email})}",
         )
-        for customer in customers[(pager.number - 1) * pager.size : pager.number * pager.size]
+        for customer in shown
     ]
     return render.page(
         request, "customers.html", email=email, errors=errors, zone=zone, pager=pager, rows=rows,
-        newest=_NEWEST,
+        statuses={order_id: order.shown_status for order_id, order in newest.items()},
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from opentill.web.translations import N_
 ChartName = Literal["volume", "available", "attempts"]
 CHARTS: Final[tuple[ChartName, ...]] = ("volume", "available", "attempts")
 _LEAST_DAYS: Final = 7  # a sparkline of fewer days would not show a course
-_NEXT: Final = 3  # days on which money becomes available
+_NEXT: Final = 7  # days on which money becomes available
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -111,16 +111,20 @@ class FigureTexts:
         )
 
     def _chart(self, row: CurrencyFigures) -> Chart | None:
+        number = max(self.shown_days, _LEAST_DAYS)
+        days = self._figures.days[-number:]
         if self.shown_chart == "volume":
-            currency, nets = row.balance.currency, [day.net_minor for day in row.days]
-            volumes = [day.paid_minor for day in row.days]
-            return day_charts.volume(self._localizer, self._figures.days, currency, volumes, nets)
+            sums = row.days[-number:]
+            currency, nets = row.balance.currency, [day.net_minor for day in sums]
+            volumes = [day.paid_minor for day in sums]
+            return day_charts.volume(self._localizer, days, currency, volumes, nets)
         if self.shown_chart == "available":
             return awaited.chart(self._localizer, self._figures.coming, row)
         # The attempts are counted over all currencies, so the first one shows them.
         if row is not self._figures.currencies[0]:
             return None
-        return day_charts.attempts(self._localizer, self._figures.days, self._figures.attempts)
+        by_day = self._figures.attempts[-number:]
+        return day_charts.attempts(self._localizer, days, by_day)
 
     def _next_amounts(self, row: CurrencyFigures) -> tuple[tuple[str, str], ...]:
         by_day = zip(self._figures.coming, row.pending.days, row.reserve.days, strict=True)

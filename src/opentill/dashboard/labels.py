@@ -89,9 +89,9 @@ CAPABILITY_NOTE: Final = {
 CHANGE_REASON: Final = {
     "payments": NC_("menu", "Payments"),
     "refunds": N_("Refunds"),
-    "disputes": N_("Lost to disputes, less what was recovered"),
-    "fees": N_("Fees, less those returned"),
-    "payouts": N_("Payouts, less those that came back"),
+    "disputes": N_("Disputes"),
+    "fees": N_("Fees"),
+    "payouts": N_("Payouts"),
     "recharges": N_("Credits by the operator"),
     "corrections": N_("Corrections by the operator"),
 }
@@ -283,7 +283,7 @@ PAYMENT_FILTER: Final = {
     "query": N_("Search"),
     "email": N_("Email"),
     "amount": N_("Exact amount"),
-    "product": N_("Product ID"),
+    "product": N_("Product"),
     "metadata_key": N_("Metadata key"),
     "metadata_value": N_("Metadata value"),
 }
@@ -337,7 +337,7 @@ PRODUCT_RESULT: Final = {
     "archived": N_("The product is archived. No new session can be opened for it."),
 }
 PRODUCT_STATUS: Final = {
-    "ACTIVE": N_("On sale"),
+    "ACTIVE": N_("Active"),
     "ARCHIVED": N_("Archived"),
 }
 PROFILE_ERROR: Final = {

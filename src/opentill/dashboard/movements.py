@@ -5,10 +5,11 @@ from typing import Final
 
 import msgspec
 
-from opentill import refunds
+from opentill import orders, refunds
 from opentill.core.money import Money
 from opentill.db.database import Tx
-from opentill.ledger import Entry
+from opentill.ledger import MERCHANT_ACCOUNTS, Entry
+from opentill.orders import Order
 from opentill.web.language import Localizer
 
 # Maps the cause of an entry to its page; * stands for the cause's id.
@@ -28,32 +29,50 @@ class Movement(msgspec.Struct, frozen=True):
 
     entry: Entry
     amount: str
-    available: str
-    pending: str
-    held: str  # sum of frozen money and reserve
+    balances: tuple[tuple[str, str], ...]  # the accounts that changed, and their balances after it
     page: str
     id: str
+    customer: str
+    product: str
 
 
 async def rows(
-    tx: Tx, localizer: Localizer, merchant_id: str, entries: Sequence[Entry]
+    tx: Tx,
+    localizer: Localizer,
+    merchant_id: str,
+    entries: Sequence[Entry],
+    *,
+    with_customers: bool,
 ) -> list[Movement]:
-    """Return a merchant's entries as rows, in the same order."""
+    """Return a merchant's entries as rows, in the same order.
+
+    ``with_customers``: whether the person may see payments, and so their customers.
+    """
     ids = {entry.source_id for entry in entries if entry.source_type == "refund"}
-    orders = await refunds.find_order_ids(tx, merchant_id, sorted(ids)) if ids else {}
+    order_ids = await refunds.find_order_ids(tx, merchant_id, sorted(ids)) if ids else {}
+    order_ids |= {one.source_id: one.source_id for one in entries if one.source_type == "order"}
+    orders_by_id: dict[str, Order] = {}
+    if with_customers:
+        orders_by_id = await orders.find_many(tx, merchant_id, sorted(set(order_ids.values())))
 
     def row(entry: Entry) -> Movement:
         def amount(minor: int) -> str:
             return localizer.amount(Money(minor, entry.currency))
 
+        order = orders_by_id.get(order_ids.get(entry.source_id, ""))
+        changed = {entry.from_account, entry.to_account}
         return Movement(
             entry=entry,
             amount=amount(entry.shown_minor),
-            available=amount(entry.available_after),
-            pending=amount(entry.pending_after),
-            held=amount(entry.frozen_after + entry.reserve_after),
+            balances=tuple(
+                (name, amount(getattr(entry, f"{name}_after")))
+                for name in MERCHANT_ACCOUNTS
+                if name in changed
+            ),
             page=_PAGES.get(entry.source_type, ""),
-            id=orders.get(entry.source_id, entry.source_id),
+            id=order_ids.get(entry.source_id, entry.source_id),
+            customer=(order.customer_email or order.customer_name or "") if order else "",
+            product=order.product_name if order else "",
         )
 
     return [row(entry) for entry in entries]

@@ -151,22 +151,22 @@ async def _rows(tx: Tx, request: PageRequest, currency: str, items: list[PayoutI
     refund_ids = sorted({one.source_id for one in items if one.source_type == "refund"})
     order_ids = await refunds.find_order_ids(tx, merchant_id, refund_ids) if refund_ids else {}
     order_ids |= {one.source_id: one.source_id for one in items if one.source_type == "order"}
-    found: dict[str, Order] = {}
+    orders_by_id: dict[str, Order] = {}
     if request.access.may("payments.read"):
-        found = await orders.find_many(tx, merchant_id, sorted(set(order_ids.values())))
+        orders_by_id = await orders.find_many(tx, merchant_id, sorted(set(order_ids.values())))
 
     def amount(minor: int | None) -> str:
         return "" if minor is None else localizer.amount(Money(minor, currency))
 
     def page_of(item: PayoutItem) -> str:
         if item.source_id in order_ids:
-            return f"payments/{order_ids[item.source_id]}" if found else ""
+            return f"payments/{order_ids[item.source_id]}" if orders_by_id else ""
         if item.source_type == "dispute" and request.access.may("disputes.read"):
             return f"disputes/{item.source_id}"
         return f"payouts/{item.source_id}" if item.source_type == "payout" else ""
 
     def row(item: PayoutItem) -> Row:
-        order = found.get(order_ids.get(item.source_id, ""))
+        order = orders_by_id.get(order_ids.get(item.source_id, ""))
         return Row(
             item=item,
             page=page_of(item),

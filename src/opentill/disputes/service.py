@@ -26,7 +26,6 @@ from opentill.disputes.model import (
     Note,
     Status,
     Transition,
-    UnansweredDisputes,
     Unmatched,
     transitions_to,
 )
@@ -67,7 +66,7 @@ async def list_for_order(tx: Tx, merchant_id: str, order_id: str) -> list[Disput
     return await queries.OF_ORDER.all(tx, merchant_id=merchant_id, order_id=order_id)
 
 
-async def summarize_unanswered(tx: Tx, merchant_id: str, now: int) -> UnansweredDisputes:
+async def summarize_unanswered(tx: Tx, merchant_id: str, now: int) -> model.UnansweredDisputes:
     """Count a merchant's open disputes without a response, up to MOST_COUNTED."""
     return await queries.UNANSWERED.one(tx, merchant_id=merchant_id, limit=MOST_COUNTED, now=now)
 

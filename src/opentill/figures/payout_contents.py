@@ -90,8 +90,8 @@ async def _end_of_previous(tx: Tx, payout: Entry) -> Entry | None:
         tx,
         merchant_id=payout.merchant_id,
         currency=payout.currency,
-        before=payout.created_at,
-        id=payout.id,
+        at=payout.created_at,
+        before=payout.number,
     )
     if previous is None:
         return None

@@ -12,7 +12,7 @@ PREVIOUS = Query(
     """
     select * from entries
     where merchant_id = :merchant_id and currency = :currency and type = 'PAYOUT'
-        and from_account = 'available' and (created_at, id) < (:before, :id)
+        and from_account = 'available' and created_at <= :at and number < :before
     order by created_at desc, id desc limit 1
     """,
 )

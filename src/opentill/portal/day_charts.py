@@ -36,7 +36,7 @@ def volume(
     summary = _("No payments in these {days} days.", days=len(days))
     if total:
         summary = _(
-            "{total} in {days} days; the most was {most} on {day}.",
+            "{total} in {days} days. Highest: {most} on {day}.",
             total=amount(total),
             days=len(days),
             most=amount(volumes[best]),

@@ -8,7 +8,7 @@ import msgspec
 
 from opentill import figures, orders
 from opentill.db.database import Db
-from opentill.figures import DisputeRate
+from opentill.figures import DisputeRate, Limit
 from opentill.figures.dispute_rates import add_months
 from opentill.figures.model import local
 from opentill.portal.labels import PAYMENT_METHOD
@@ -17,6 +17,7 @@ from opentill.web.translations import N_
 
 MONTHS: Final = 6  # months of a page, including this one
 _NONE: Final = "–"
+_SINGLE: Final = frozenset({"VAMP"})  # programs that are the only one of their brand
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,11 +55,11 @@ def _row(localizer: Localizer, rate: DisputeRate) -> Row:
             "opened": localizer.number(rate.opened),
             "won": localizer.number(rate.won),
             "lost": localizer.number(rate.lost),
-            "rate": _percent(localizer, rate.rate),
+            "rate": _percent(localizer, rate.rate) if rate.opened else _NONE,
             "volume": _volume(localizer, rate),
             "limit": _limits(localizer, rate),
         },
-        exceeded="" if exceeded is None else exceeded.program,
+        exceeded="" if exceeded is None else _program(exceeded),
     )
 
 
@@ -88,10 +89,16 @@ def _limits(localizer: Localizer, rate: DisputeRate) -> str:
     texts = (
         localizer.gettext(
             N_("{program}: {rate} and {number} disputes"),
-            program=limit.program,
+            program=_program(limit),
             rate=localizer.rate(limit.rate),
             number=localizer.number(limit.disputes),
         )
         for limit in rate.limits
     )
     return "; ".join(texts)
+
+
+def _program(limit: Limit) -> str:
+    """Return the name of a limit: the card brand, with the program if the brand has several."""
+    brand = orders.brand_name(limit.brand)
+    return brand if limit.program in _SINGLE else f"{brand} {limit.program}"
