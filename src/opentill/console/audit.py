@@ -8,7 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants
-from opentill.console import filters
+from opentill.console import audit_entries, filters
 from opentill.console.zone import ZONE
 from opentill.db.database import Tx
 from opentill.http import csvfile
@@ -41,6 +41,7 @@ async def _read_query(tx: Tx, request: PageRequest) -> tuple[AuditQuery, Days, d
     _, merchant, errors = await filters.find_merchant(tx, request)
     query = AuditQuery(
         text=lists.text(request, "query"),
+        action=lists.choice(request, "action", tuple(audit_entries.ACTION)) or "",
         merchant_id=merchant.id if merchant else "",
         since=days.since,
         until=days.until,
@@ -57,11 +58,19 @@ async def list_audit_rows(request: PageRequest) -> Response:
         query, days, errors = await _read_query(tx, request)
         page = [] if errors else await merchants.search_audit(tx, query, lists.SIZE + 1)
         names = await merchants.names(tx, (row.merchant_id for row in page if row.merchant_id))
-    rows = page[: lists.SIZE]
+    rows, localizer = page[: lists.SIZE], request.localizer
     return render.page(
         request,
         "audit.html",
-        rows=rows,
+        rows=[
+            (row, audit_entries.name(localizer, row.action), audit_entries.details(request, row))
+            for row in rows
+        ],
+        actions=sorted(
+            ((action, localizer.gettext(text)) for action, text in audit_entries.ACTION.items()),
+            key=lambda choice: choice[1],
+        ),
+        action=query.action,
         names=names,
         next=rows[-1].number if len(page) > lists.SIZE else None,
         newest=request.console("audit") + filters.query_string(request),

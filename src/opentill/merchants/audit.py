@@ -112,6 +112,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A search of the audit log; times are inclusive Unix ms."""
 
     text: str = ""  # is searched in who, action, subject and reason
+    action: str = ""
     merchant_id: str = ""
     since: int = 0
     until: int = 2**62

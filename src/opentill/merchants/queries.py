@@ -361,6 +361,7 @@ SEARCH_AUDIT = Query(
     f"""
     select {_AUDIT_COLUMNS} from audit_log
     where number < :before and at between :since and :until
+        and (:action = '' or action = :action)
         and (:merchant_id = '' or merchant_id = :merchant_id)
         and (:text = '' or who ilike :like or action ilike :like or subject ilike :like
             or reason ilike :like)
