@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from opentill import rates
-from opentill.console import settings
+from opentill.console import setting_texts, settings
 from opentill.core.settings import SETTINGS
 from opentill.products import service as products
 from opentill.products.model import ProductBody
@@ -23,13 +23,15 @@ def test_a_rate_is_set_once_and_shown(shop: Shop) -> None:
     finance = create_person(shop.api_server, None, staff_role="finance")
     page = finance.get("/console/rates")
     (form_id,) = re.findall(r'name="form_id" value="([0-9a-f]{32})"', page.text)
-    form = {"base": "nok", "quote": "SEK", "rate": "1.0725", "form_id": form_id}
+    form = {"base": "nok", "quote": "SEK", "rate": "1.0725", "form_id": form_id, "reason": "fair"}
     for _ in range(2):  # a double click submits the form twice
         response = finance.post("/console/rates/set", form)
         assert response.headers["location"] == "/console/rates?currency=NOK&done=1"
     assert "1.0725" in finance.get("/console/rates?currency=NOK").text
-    rows = shop.api_server.sql("select who from audit_log where subject like 'NOK SEK 1.0725 %'")
-    assert [row["who"] for row in rows] == [finance.audit_name]
+    rows = shop.api_server.sql(
+        "select who, reason from audit_log where subject like 'NOK SEK 1.0725 %'"
+    )
+    assert rows == [{"who": finance.audit_name, "reason": "fair"}]
     refusal = finance.post("/console/rates/set", form | {"rate": "2"})
     assert "has set a rate already" in refusal.text
     assert 'value="2"' in refusal.text
@@ -107,7 +109,7 @@ def test_staff_are_warned_before_and_after_a_rate_is_too_old(
     assert "ISK to USD: no session opens in it</li>" in text
     assert "Too old" in text
     server.tx(lambda tx: rates.put(tx, "ISK", "USD", Decimal("0.007"), server.app.clock()))
-    assert '<span class="small">set manually</span>' in read_page(400)
+    assert "Set by staff" in read_page(400)
     assert "ISK to USD: no session opens in it" not in read_page(400)
 
 
@@ -164,11 +166,41 @@ def test_the_settings_are_shown_without_secrets(shop: Shop) -> None:
     assert len(set(variables)) == len(variables)
     assert {setting.name for setting in SETTINGS} <= set(variables)
     assert all(re.fullmatch(r"([A-Z0-9]+_<wbr>)*[A-Z0-9]+", row) for row in rows)
-    groups = re.findall(r'<h2 id="group-\d+">([^<]+)</h2>', page)
+    groups = re.findall(r"<summary><h2>([^<]+)</h2>", page)
     assert len(groups) == len({settings.group_of(variable) for variable in variables}) > 8
     assert settings.group_of("OPENTILL_GATEWAY_STRIPE_KEY") == "Gateways"
     assert settings.group_of("OPENTILL_APPROVAL_ABOVE") == "Approvals and proofs"
     assert before.public_url in page
-    assert "(set)" in page
+    assert "<bdi>Set</bdi>" in page
     assert "a-secret-of-metrics" not in page
     assert before.secret_key not in page
+
+
+def test_settings_are_searched_and_only_changed_ones_are_shown(shop: Shop) -> None:
+    staff = create_person(shop.api_server, None, staff_role="support")
+    page = staff.get("/console/settings?query=idle+timeout").text
+    assert re.findall(r"<strong>([^<]+)</strong>", page) == ["Idle timeout"]
+    assert "15 seconds" in page
+    app = shop.api_server.app
+    before = app.settings
+    app.settings = msgspec.structs.replace(before, history_days=30, limit_ip_per_minute=0)
+    try:
+        page = staff.get("/console/settings?show=changed&query=").text
+    finally:
+        app.settings = before
+    rows = {
+        name: re.sub(r"<[^>]+>", " ", value).split()
+        for name, value in re.findall(
+            r'<strong>([^<]+)</strong>.*?<div class="value">(.*?)</div>', page, re.DOTALL
+        )
+    }
+    assert rows["Payment history kept"] == ["Changed", "30", "days"]
+    assert rows["API requests per address"] == ["Changed", "No", "limit"]
+    assert "Idle timeout" not in rows
+    assert "No setting matches" in staff.get("/console/settings?query=no+such+thing").text
+
+
+def test_every_setting_has_a_name_for_people() -> None:
+    fields = {setting.field for setting in SETTINGS}
+    assert setting_texts.TEXTS.keys() == fields
+    assert setting_texts.ZERO.keys() <= fields

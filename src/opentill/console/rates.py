@@ -20,7 +20,8 @@ from opentill.portal.request import PageRequest
 from opentill.rates.model import DAY_MS
 from opentill.web.translations import N_
 
-_FIELDS: Final = ("base", "quote", "rate")
+_FIELDS: Final = ("base", "quote", "rate", "reason")
+_LONGEST_REASON: Final = 300
 _MOST_BYTES: Final = 8 * 1024 * 1024  # largest file; the file of all days since 1999 has about 3 MB
 _IMPORT_MS: Final = 90 * DAY_MS  # older days are skipped; `opentill rates import` imports all
 _RATE_ERROR: Final = N_("Enter a positive decimal number of at most 18 digits, such as 1.08")
@@ -62,6 +63,7 @@ async def _page(
         pager=pager,
         currency=code,
         form={name: (form or {}).get(name, "") for name in _FIELDS},
+        currencies=sorted(money.EXPONENTS),
         errors=all_errors,
         form_id=form_ids.new_form_id(),
         zone=ZONE,
@@ -83,7 +85,8 @@ async def set_rate(request: PageRequest) -> Response:
         rate = Decimal(form.get("rate", "").strip())
     except InvalidOperation:
         return await _page(request, form, {"rate": _RATE_ERROR})
-    actor = people.actor_of(request.login, "on the page of exchange rates")
+    reason = form.get("reason", "").strip()[:_LONGEST_REASON] or "on the page of exchange rates"
+    actor = people.actor_of(request.login, reason)
 
     async def work(tx: Tx) -> str:
         stored = await rates.put(tx, base, quote, rate, request.now)
