@@ -121,8 +121,8 @@ def test_a_waiting_request_says_how_it_exceeds_the_limit(shop: Shop) -> None:
     requester = create_person(server, None, staff_role="finance")
     request_recharge(shop, requester)
     for limit, reason in (
-        ("49.99", "The amount is above the limit of $49.99."),
-        ("50", "it is above the limit of $50.00."),
+        ("49.99", "Above the limit of $49.99"),
+        ("50", "Above the limit of $50.00 within 24 hours"),
     ):
         server.app.settings = msgspec.structs.replace(settings, approval_above=Decimal(limit))
         page = visible_text(requester.get("/console/approvals").text)

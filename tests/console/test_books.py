@@ -8,6 +8,7 @@ import httpx2
 import msgspec
 import pytest
 
+from console.console_pages import visible_text
 from opentill import approvals, payouts
 from opentill.db.database import Tx
 from support.api_server import ApiServer, Shop
@@ -342,10 +343,17 @@ def test_the_file_of_a_run_above_the_limit_is_offered_to_a_second_person_only(
         True,
     )
     other_person = create_person(server, None, staff_role="finance")
+    waiting = visible_text(finance.get("/console/approvals").text)
+    assert f"Payout run above {merchant.id}: " in waiting
+    assert "You started this run, so somebody else must download its bank file." in waiting
+    assert "Waiting for a second person" in other_person.get("/console").text
+    approvals_page = other_person.get("/console/approvals").text
+    assert f'<a class="button" href="{path}">View the run</a>' in approvals_page
     page = other_person.get(path).text
     assert ("Download CSV" in page, "Somebody else must download" in page) == (True, False)
     assert other_person.post(f"{path}/file", {"form": "csv"}).status_code == 200
     assert "Download CSV" in finance.get(path).text  # anybody may download the same file again
+    assert path not in other_person.get("/console/approvals").text
 
 
 def test_an_invalid_payout_run_is_refused_at_its_field(shop: Shop, finance: Visitor) -> None:
@@ -389,7 +397,8 @@ def test_the_trial_balance_and_the_general_ledger_show_a_merchants_entries(
     page = finance.get(f"/console/trial-balance?merchant={merchant_id}").text
     sums, _, by_merchant = page.partition('id="each"')
     rows = re.findall(
-        r"<strong>([^<]+)</strong>.*?</td>" + '<td[^>]*class="number">([^<]*)</td>' * 2, sums
+        r"<strong>([^<]+)</strong>.*?</td>" + '<td[^>]*class="number(?: blank)?">([^<]*)</td>' * 2,
+        sums,
     )
     amounts = {account: (debit, credit) for account, debit, credit in rows}
     assert amounts["Bank clearing"] == ("€123.45", "–")

@@ -2,17 +2,20 @@
 
 from decimal import Decimal
 
+import msgspec
 import pytest
 
 from opentill import adjustments, disputes, payouts, people
 from opentill.adjustments import AdjustmentRequest
+from opentill.core.languages import Language
 from opentill.db.database import Db, Tx
 from opentill.mail import jobs, outbox, queries
 from opentill.mail.model import Mail
+from opentill.merchants import Actor
 from opentill.orders import Order
 from opentill.payouts import PayoutRequest
 from opentill.people import queries as people_queries
-from support import world
+from support import payout_runs, world
 from support.mailing import mail_settings
 
 NOW = world.NOW
@@ -20,7 +23,7 @@ SETTINGS = mail_settings("smtp://mail.test")
 DAY_MS = 86_400_000
 
 
-async def _create_person(tx: Tx, name: str, language: people.model.Language | None = None) -> str:
+async def _create_person(tx: Tx, name: str, language: Language | None = None) -> str:
     person = people.Person(
         id=f"per_{name:0>26}", email=f"{name}@example.com", name=name, password="$argon2id$x",
         totp_secret=None, totp_pending=None, totp_period=0, created_at=NOW, updated_at=NOW,
@@ -30,9 +33,7 @@ async def _create_person(tx: Tx, name: str, language: people.model.Language | No
     return person.id
 
 
-async def _create_staff(
-    tx: Tx, role: people.StaffRole, language: people.model.Language | None = None
-) -> str:
+async def _create_staff(tx: Tx, role: people.StaffRole, language: Language | None = None) -> str:
     """Create a person with a staff role; return the person's name in the audit log."""
     person_id = await _create_person(tx, role, language)
     await people_queries.SET_STAFF.run(tx, person_id=person_id, role=role, now=NOW)
@@ -77,6 +78,28 @@ async def test_an_approval_is_mailed_once_to_all_approvers_but_its_requester(db:
         ("finance@example.com", "zh-Hans", True),
     ]
     assert await jobs.queue_approval_reminders(db, SETTINGS, NOW + 2 * DAY_MS) == 0
+
+
+async def test_a_run_above_the_limit_is_mailed_to_those_who_may_take_its_file(db: Db) -> None:
+    admin = await db.run(lambda tx: _create_staff(tx, "admin"))
+    await db.run(lambda tx: _create_staff(tx, "finance"))
+    await db.run(lambda tx: _create_staff(tx, "support"))
+    settings = msgspec.structs.replace(SETTINGS, approval_above=Decimal(50))
+    assert await jobs.queue_approval_reminders(db, settings, NOW - 1) == 0
+    await db.run(payout_runs.create_payee)
+    view = await payout_runs.complete_run(
+        db, payout_runs.new_reference(), actor=Actor(admin, "weekly")
+    )
+    run = view.run
+    for above, mails in ((None, 0), (Decimal(500), 0), (Decimal(50), 1), (Decimal(50), 0)):
+        settings = msgspec.structs.replace(SETTINGS, approval_above=above)
+        assert await jobs.queue_approval_reminders(db, settings, run.created_at + 1) == mails
+    (mail,) = await _sorted_mails(db)
+    assert (mail.recipient, run.id in mail.data, run.reference in mail.data) == (
+        "finance@example.com",
+        True,
+        True,
+    )
 
 
 @pytest.fixture

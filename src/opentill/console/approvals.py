@@ -9,8 +9,9 @@ from typing import Final
 
 from starlette.responses import Response
 
-from opentill import approvals, merchants, people, reconciliation
+from opentill import approvals, merchants, payouts, people, reconciliation
 from opentill.approvals import Waiting
+from opentill.console import audit_entries
 from opentill.console.labels import GIVE_A_REASON
 from opentill.console.zone import ZONE
 from opentill.core import money
@@ -42,6 +43,7 @@ async def _page(
     async with request.app.db.connection() as tx:
         waiting = await approvals.list_waiting(tx)
         decided = await approvals.list_decided(tx, _MOST_DECIDED)
+        runs = await payouts.list_waiting_runs(tx, request.app.settings.approval_above, request.now)
         names = await merchants.names(tx, (row.merchant_id for row in (*waiting, *decided)))
 
     def write_amount(minor: int, currency: str) -> str:
@@ -55,8 +57,10 @@ async def _page(
         "approvals.html",
         status,
         waiting=waiting,
+        runs=runs,
         decided=decided,
         limit_of=limit_of,
+        link_ids=partial(audit_entries.link_ids, request),
         names=names,
         amount=write_amount,
         me=people.actor_of(request.login, "").who,

@@ -26,6 +26,7 @@ from opentill.console.labels import DISPUTE_RESPONSE_TEXT
 from opentill.console.zone import ZONE
 from opentill.core.languages import Language
 from opentill.core.money import Money
+from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.orders import jobs as order_jobs
 from opentill.people import Permission
@@ -79,6 +80,8 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     count: Callable[[Tx, int], Awaitable[int]]
     items: Callable[[Tx, int], Awaitable[list[Item]]] | None = None
     page: str = ""
+    # Counts items that depend on the deployment's limit, in addition to ``count``.
+    count_limited: Callable[[Tx, Settings, int], Awaitable[int]] | None = None
     limit: int | None = None  # counting stops at this number; None: all are counted
     explain: Callable[[str, Language], str] | None = None  # the text of a provider's code
 
@@ -272,6 +275,10 @@ async def _approvals(tx: Tx, _now: int) -> int:
     return len(await approvals.list_waiting(tx))
 
 
+async def _waiting_runs(tx: Tx, settings: Settings, now: int) -> int:
+    return len(await payouts.list_waiting_runs(tx, settings.approval_above, now))
+
+
 NEEDS: Final = (
     Need(
         name="applications",
@@ -279,7 +286,13 @@ NEEDS: Final = (
         count=_applications,
         page="/applications",
     ),
-    Need(name="approvals", permission="balance.read", count=_approvals, page="/approvals"),
+    Need(
+        name="approvals",
+        permission="balance.read",
+        count=_approvals,
+        count_limited=_waiting_runs,
+        page="/approvals",
+    ),
     Need(name="books", permission="balance.read", count=_books, page="/books", limit=MOST),
     Need(
         name="differences",
@@ -324,8 +337,15 @@ NEEDS: Final = (
 async def count_all(tx: Tx, request: PageRequest) -> list[tuple[Need, int]]:
     """Count each kind that the person may see; return the kinds that have items."""
     visible = [need for need in NEEDS if request.may(need.permission)]
-    counts = [(need, await need.count(tx, request.now)) for need in visible]
+    counts = [(need, await _count(tx, need, request)) for need in visible]
     return [(need, count) for need, count in counts if count]
+
+
+async def _count(tx: Tx, need: Need, request: PageRequest) -> int:
+    count = await need.count(tx, request.now)
+    if need.count_limited is not None:
+        count += await need.count_limited(tx, request.app.settings, request.now)
+    return count
 
 
 async def _list_items(request: PageRequest, need: Need) -> Response:

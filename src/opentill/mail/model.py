@@ -363,7 +363,10 @@ class OutageContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalContent(msgspec.Struct, frozen=True, kw_only=True):
-    """A request waits for a second person; ``kind`` is copied from ``approvals.Waiting``."""
+    """A request waits for a second person; ``kind`` is copied from ``approvals.Waiting``.
+
+    For a payout run (``payout-run``), ``run_id`` and ``reference`` are its own, and ``shop`` is "".
+    """
 
     shop: str
     kind: str
@@ -371,6 +374,8 @@ class ApprovalContent(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     who: str
     at: int
+    run_id: str = ""
+    reference: str = ""
 
 
 class DeadlineContent(msgspec.Struct, frozen=True, kw_only=True):

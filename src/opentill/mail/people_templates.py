@@ -193,6 +193,7 @@ MOVEMENT_KIND: Final = {
     "dispute-recovered": N_("Dispute marked as recovered"),
     "payout-failed": N_("Payout marked as failed"),
     "payout": N_("Payout"),
+    "payout-run": N_("Payout run"),
     "freeze": N_("Freeze"),
     "unfreeze": N_("Unfreeze"),
     "recharge": N_("Recharge"),
@@ -266,6 +267,11 @@ def approval(content: ApprovalContent, context: MessageContext) -> Message:
         ),
         paragraphs=[
             _(
+                "Its bank file must be downloaded by someone other than the person who started the "
+                "run. No money has been moved yet."
+            )
+            if content.run_id
+            else _(
                 "This request must be approved by someone other than the person who made it. No "
                 "money has been moved yet."
             )
@@ -273,10 +279,14 @@ def approval(content: ApprovalContent, context: MessageContext) -> Message:
         facts=[
             (_("Request type"), _(MOVEMENT_KIND[content.kind])),
             (_("Amount"), amount),
-            (_("Merchant"), content.shop),
+            (_("Reference"), content.reference)
+            if content.run_id
+            else (_("Merchant"), content.shop),
             (_("Reason"), content.reason),
             (_("Requested by"), content.who),
             (_("Date"), context.when(content.at)),
         ],
-        action=(_("View approvals"), context.url("/console/approvals")),
+        action=(_("View the run"), context.url(f"/console/payouts/{content.run_id}"))
+        if content.run_id
+        else (_("View approvals"), context.url("/console/approvals")),
     )

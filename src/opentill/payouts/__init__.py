@@ -45,6 +45,7 @@ from opentill.payouts.runs import find as find_run
 from opentill.payouts.runs import find_by_reference as find_run_by_reference
 from opentill.payouts.runs import list_newest as list_runs
 from opentill.payouts.runs import list_payouts as list_payouts_of_run
+from opentill.payouts.runs import list_waiting as list_waiting_runs
 from opentill.payouts.runs import needs_second as run_needs_second
 from opentill.payouts.runs import pay as pay_run
 from opentill.payouts.runs import payouts_in_file
@@ -126,6 +127,7 @@ __all__ = [
     "list_payouts_of_run",
     "list_requests",
     "list_runs",
+    "list_waiting_runs",
     "make_file",
     "names_account",
     "page",

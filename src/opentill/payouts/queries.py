@@ -283,6 +283,12 @@ RUN_OF_REFERENCE = Query(Run, "select * from payout_runs where reference = :refe
 # READY.
 RUN_LOCKED = Query(Run, "select * from payout_runs where id = :id for update")
 RUNS = Query(Run, "select * from payout_runs order by created_at desc, id desc limit :limit")
+READY_RUNS = Query(
+    Run,
+    """
+    select * from payout_runs where status = 'READY' order by created_at desc, id desc limit :limit
+    """,
+)
 START_RUN = Query(
     Run,
     """

@@ -194,6 +194,20 @@ async def list_newest(tx: Tx, limit: int = 100) -> list[RunView]:
     return [RunView(run=run, sums=sums_by_run[run.id]) for run in runs]
 
 
+async def list_waiting(tx: Tx, above: Decimal | None, now: int, limit: int = 50) -> list[RunView]:
+    """Return runs whose file a second person must take, newest first."""
+    if above is None:
+        return []
+    runs = [
+        run
+        for run in await queries.READY_RUNS.all(tx, limit=limit)
+        if await needs_second(tx, run, above, now)
+    ]
+    sums = await queries.SUMS_OF_RUNS.all(tx, run_id=[run.id for run in runs])
+    sums_by_run = {row.run_id: row for row in sums}
+    return [RunView(run=run, sums=sums_by_run[run.id]) for run in runs]
+
+
 async def list_payouts(tx: Tx, run_id: str, after: str = "", limit: int = 100) -> list[InRun]:
     """Return payouts of a run, by merchant, beginning after the merchant ``after``."""
     return await queries.IN_RUN.all(tx, run_id=run_id, after=after, limit=limit)
