@@ -86,8 +86,11 @@ def test_the_page_of_gateways_shows_rates_and_latency(shop: Shop) -> None:
     page = auditor.get("/console/gateways")
     assert (page.status_code, heading_of(page)) == (200, "Gateways")
     text = visible_text(page.text)
-    assert re.search(r"Last hour [0-9,]+ (?:[0-9.]+%|–) Last day [0-9,]+", text), text
-    assert f"pay : {round(seconds / calls * 1000)} ms (calls: {calls})" in text, text
+    period = r" (?:[0-9.]+%|–) Attempts: [0-9,]+"
+    assert re.search(f"Success rate, Last hour{period} Success rate, Last day{period}", text), text
+    mean = f"{round(seconds / calls * 1000)} ms Requests since the start: {calls}"
+    assert f"Response time, payments {mean}" in text, text
+    assert re.search(f"{name.capitalize()} (Working|No payments today) Test payment", text), text
 
 
 def test_queues_show_their_length_and_age(shop: Shop) -> None:

@@ -19,6 +19,7 @@ from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, Pro
 from opentill.core.ids import is_id
 from opentill.core.money import EXPONENTS, Money
 from opentill.core.payment_methods import METHODS
+from opentill.core.settings import SANDBOX
 from opentill.db.database import Tx
 from opentill.gateways import methods_of
 from opentill.orders import Order
@@ -31,6 +32,7 @@ from opentill.web.translations import N_
 _FIELDS: Final = ("gateway", "merchant", "amount", "currency", "method")
 _REASON: Final = "on the page of gateways"
 _PAGE_SIZE: Final = 20
+_MOST_NAMES: Final = 50  # the form suggests at most this many merchants
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -69,10 +71,13 @@ async def _page(
 ) -> Response:
     gateways = request.app.gateways
     gateway = values["gateway"] if values["gateway"] in gateways else next(iter(gateways))
-    offered = {method for code in EXPONENTS for method in methods_of(gateways, gateway, code)}
+    offered = {code: methods_of(gateways, gateway, code) for code in EXPONENTS}
+    offered_methods = {method for methods in offered.values() for method in methods}
     view = await checkouts.find_page_view(request.app.db, request.query.get("opened", ""))
     async with request.app.db.connection() as tx:
         rows, older = await _read_rows(tx, request)
+        found, _ = await merchants.search(tx, "", 1, _MOST_NAMES)
+        merchant_names = [merchant.name for merchant in found]
         names = await merchants.names(tx, (row.test.merchant_id for row in rows))
         if view and not await checkouts.is_gateway_test(
             tx, view.session.merchant_id, view.order.id
@@ -87,7 +92,10 @@ async def _page(
         older=older,
         names=names,
         manages=request.may("orders.decide"),
-        methods=[method for method in METHODS if method in offered],
+        methods=[method for method in METHODS if method in offered_methods],
+        currencies=sorted(code for code, methods in offered.items() if methods),
+        merchant_names=merchant_names,
+        is_live=gateway != SANDBOX,
         values=values,
         opened=view,
         link=f"{request.app.settings.public_url}/checkout/{view.session.id}" if view else "",
@@ -96,6 +104,16 @@ async def _page(
         wait=wait,
         zone=ZONE,
     )
+
+
+async def _find_merchant_id(tx: Tx, text: str) -> str:
+    """Return the id of the merchant with this id or name. Raises NotFound unless there is one."""
+    if is_id(text):
+        return text
+    merchant_ids = await merchants.ids_by_name(tx, text) if text else []
+    if len(merchant_ids) != 1:
+        raise NotFound
+    return merchant_ids[0]
 
 
 async def open_test_payment(request: PageRequest) -> Response:
@@ -110,12 +128,11 @@ async def open_test_payment(request: PageRequest) -> Response:
 
     async def work(tx: Tx) -> str:
         entry = amounts.parse_entry("price", values["amount"], values["currency"])
-        if not is_id(values["merchant"]):
-            raise NotFound
+        merchant_id = await _find_merchant_id(tx, values["merchant"])
         session = await checkouts.open_gateway_test(
             tx,
             request.app.gateways,
-            values["merchant"],
+            merchant_id,
             GatewayTest(
                 gateway=values["gateway"],
                 method=values["method"],
@@ -142,7 +159,7 @@ def _explain(problem: Problem) -> tuple[int, dict[str, str], str]:
         case KeyReused():
             return 422, {"gateway": form_ids.FORM_REUSED}, ""
         case NotFound():
-            return 400, {"merchant": N_("Enter the ID of a merchant, such as mer_…")}, ""
+            return 400, {"merchant": N_("Enter the whole name or the ID of a merchant")}, ""
         case checkouts.NotPreferred(first=first):
             error = N_(
                 "Payments of this method and currency go to {wait} first, and "

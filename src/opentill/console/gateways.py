@@ -20,7 +20,7 @@ from opentill.orders.payments.model import UnansweredAttempts
 from opentill.portal import render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
-from opentill.web import charts
+from opentill.web import charts, declines
 from opentill.web.language import Localizer
 from opentill.web.translations import N_, NC_
 
@@ -40,6 +40,7 @@ class GatewayState(msgspec.Struct, frozen=True, kw_only=True):
     periods: list[tuple[str, str, str]]
     # Each operation, its number of calls and their mean duration in ms.
     calls: list[tuple[str, str, str]]
+    is_used: bool  # whether it had attempts within the last day
     unanswered: UnansweredAttempts | None
     refusal: PaymentAttempt | None
 
@@ -85,13 +86,14 @@ async def show_gateways(request: PageRequest) -> Response:
                     _period_cells(localizer, NC_("gateway figures", "Last day"), name, last_day),
                 ],
                 calls=_call_rows(localizer, name),
+                is_used=any(row.gateway == name and row.payments + row.failed for row in last_day),
                 unanswered=unanswered.get(name),
                 refusal=refusals.get(name),
             )
             for name in gateways
         ],
         behind=localizer.number(behind) if behind else "",
-        newest=NEWEST,
+        decline_of=declines.reason_of,
         zone=ZONE,
     )
 

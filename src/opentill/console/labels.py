@@ -196,6 +196,12 @@ MERCHANT_EVENT: Final = {
     "capability_off": NC_("event", "Switched off"),
     "noted": N_("Note"),
 }
+GATEWAY_CALL: Final = {
+    "pay": NC_("gateway call", "payments"),
+    "find_payment": NC_("gateway call", "status checks"),
+    "expire": NC_("gateway call", "cancellations"),
+    "refund": NC_("gateway call", "refunds"),
+}
 MERCHANT_STATUS: Final = {
     "APPLIED": NC_("merchant status", "Applied"),
     "ACTIVE": NC_("merchant status", "Active"),

@@ -6,9 +6,10 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from opentill import merchants
+from opentill import ledger, merchants
 from opentill.console.labels import MERCHANT_STATUS
 from opentill.console.zone import ZONE
+from opentill.core.money import Money
 from opentill.http import csvfile
 from opentill.merchants import Merchant, Status
 from opentill.portal import downloads, lists, render
@@ -39,8 +40,13 @@ async def list_merchants(request: PageRequest) -> Response:
     status = lists.choice(request, "status", _STATUSES)
     async with request.app.db.connection() as tx:
         page, total = await merchants.search(tx, text, number, lists.SIZE, status)
+        balances = await ledger.find_balances(tx, [merchant.id for merchant in page])
     if total == 1 and page and page[0].id == text:
         return render.see_other(request, f"{PLACE}/{text}")
+
+    def write_amount(minor: int, currency: str) -> str:
+        return request.localizer.amount(Money(minor, currency))
+
     filters = {"query": text, "status": status or ""}
     query = urlencode({name: value for name, value in filters.items() if value})
     return render.page(
@@ -50,6 +56,15 @@ async def list_merchants(request: PageRequest) -> Response:
         status_filter=status,
         statuses=[(s, request.localizer.gettext(MERCHANT_STATUS[s])) for s in _STATUSES],
         merchants=page,
+        # Money in other currencies than the settlement currency is on the merchant's page.
+        balances={
+            merchant.id: balance
+            for merchant in page
+            for balance in balances
+            if (balance.merchant_id, balance.currency)
+            == (merchant.id, merchant.settlement_currency)
+        },
+        amount=write_amount,
         pager=Pager(number, total),
         file=request.console("merchants.csv") + (f"?{query}" if query else ""),
         zone=ZONE,

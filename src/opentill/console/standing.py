@@ -235,7 +235,14 @@ async def list_applications(request: PageRequest) -> Response:
     """List the open applications, oldest first."""
     async with request.app.db.connection() as tx:
         applications = await merchants.waiting_applications(tx)
-    return render.page(request, "applications.html", applications=applications, zone=ZONE)
+    settings = request.app.settings
+    return render.page(
+        request,
+        "applications.html",
+        applications=applications,
+        form_link=f"{settings.public_url}/apply" if settings.applications else "",
+        zone=ZONE,
+    )
 
 
 def _path(merchant_id: str) -> str:

@@ -117,6 +117,9 @@ OPEN = Command(
 BALANCE = Query(
     Balance, "select * from balances where merchant_id = :merchant_id and currency = :currency"
 )
+BALANCES_OF = Query(
+    Balance, "select * from balances where merchant_id = any (:merchant_ids::text[])"
+)
 BALANCES = Query(
     Balance, "select * from balances where merchant_id = :merchant_id order by currency"
 )

@@ -166,6 +166,11 @@ async def find_balance(tx: Tx, merchant_id: str, currency: str) -> Balance | Non
     return await queries.BALANCE.first(tx, merchant_id=merchant_id, currency=currency)
 
 
+async def find_balances(tx: Tx, merchant_ids: Sequence[str]) -> list[Balance]:
+    """Return the balances of merchants in all their currencies."""
+    return await queries.BALANCES_OF.all(tx, merchant_ids=list(merchant_ids))
+
+
 def rules() -> Sequence[tuple[Query[Violation], Mapping[str, Any]]]:
     """Return the rules of the ledger itself, with their parameters."""
     own_rules: list[tuple[Query[Violation], Mapping[str, Any]]] = [
