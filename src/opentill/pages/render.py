@@ -169,6 +169,18 @@ def trouble_page(trouble: Trouble, visit: Visit, again: str | None = None) -> Pa
     return _page("trouble.html", visit, refresh=None, trouble=trouble, again=again, base=visit.base)
 
 
+def front_page(visit: Visit, agreement_path: str, *, takes_applications: bool) -> Page:
+    """Render the front page of the deployment."""
+    return _page(
+        "landing.html",
+        visit,
+        refresh=None,
+        base=visit.base,
+        agreement_path=agreement_path,
+        takes_applications=takes_applications,
+    )
+
+
 def link_page(
     link: model.Link,
     visit: Visit,
