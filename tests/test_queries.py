@@ -191,7 +191,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         "figures.queries": "WAITING",
         "http.queries": "PRUNE PRUNE_IGNORED PRUNE_REFUSED",
         "ledger.incremental_queries": "NEXT",
-        "ledger.queries": "MERCHANTS_AFTER OVERDUE VIOLATED",
+        "ledger.queries": "BALANCES_OF MERCHANTS_AFTER OVERDUE VIOLATED",
         "list_counts.queries": "CHANGED",
         "mail.queries": "ANYWHERE CLAIM DEAD_LETTERS DIGEST_MERCHANTS EXPIRE_LEASES GIVE_UP HAS_DUE"
         " MAKE_DUE NEAR_DEADLINES NEWEST NEW_LOGINS OUTAGES PRUNE PRUNE_DEAD_LETTERS QUEUE_STATE"

@@ -382,6 +382,9 @@ def test_a_settlement_report_is_compared_with_the_books(shop: Shop, finance: Vis
     assert '<div class="box good"' not in page
     assert "$5.00" in page
     assert "att_zz" in page
+    (example,) = re.findall(r'<pre dir="ltr">([^<]+)</pre>', page)
+    response = _upload(finance, path, "file", example, gateway=gateway)
+    assert "2 rows compared, 2 differences." in finance.get(response.headers["location"]).text
     invalid = _upload(finance, path, "file", "x\n", gateway=gateway)
     assert (invalid.status_code, 'id="file-error"' in invalid.text) == (400, True)
     assert _upload(finance, path, "file", rows, gateway="nobody").status_code == 400

@@ -87,9 +87,11 @@ def test_the_page_of_gateways_shows_rates_and_latency(shop: Shop) -> None:
     assert (page.status_code, heading_of(page)) == (200, "Gateways")
     text = visible_text(page.text)
     period = r" (?:[0-9.]+%|–) Attempts: [0-9,]+"
-    assert re.search(f"Success rate, Last hour{period} Success rate, Last day{period}", text), text
+    assert re.search(f"Success rate · Last hour{period} Success rate · Last day{period}", text), (
+        text
+    )
     mean = f"{round(seconds / calls * 1000)} ms Requests since the start: {calls}"
-    assert f"Response time, payments {mean}" in text, text
+    assert f"Response time · payments {mean}" in text, text
     assert re.search(f"{name.capitalize()} (Working|No payments today) Test payment", text), text
 
 

@@ -76,8 +76,8 @@ async def _page(
     view = await checkouts.find_page_view(request.app.db, request.query.get("opened", ""))
     async with request.app.db.connection() as tx:
         rows, older = await _read_rows(tx, request)
-        found, _ = await merchants.search(tx, "", 1, _MOST_NAMES)
-        merchant_names = [merchant.name for merchant in found]
+        suggested, _ = await merchants.search(tx, "", 1, _MOST_NAMES)
+        merchant_names = [merchant.name for merchant in suggested]
         names = await merchants.names(tx, (row.test.merchant_id for row in rows))
         if view and not await checkouts.is_gateway_test(
             tx, view.session.merchant_id, view.order.id

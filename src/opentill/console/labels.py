@@ -373,6 +373,17 @@ RATE_STATE: Final = {
     "too_old": N_("Too old"),
     "dropped": N_("No longer in the file"),
 }
+REPORT_KIND: Final = {
+    "payment": NC_("settlement report", "Payment"),
+    "refund": NC_("settlement report", "Refund"),
+    "refund_failure": N_("Failed refund"),
+    "chargeback": N_("Chargeback"),
+    "recovery": N_("Recovered dispute"),
+    "payment_failure": N_("Failed payment"),
+    "unknown": NC_("settlement report", "Other"),
+    "payout": NC_("settlement report", "Payout"),
+    "booking": N_("Bank booking"),
+}
 STANDING_ACTION: Final = {
     "approved": NC_("merchant status", "Approve"),
     "declined": N_("Decline"),

@@ -28,6 +28,11 @@ from opentill.web.translations import N_
 
 _MOST_ROWS: Final = 200  # a list shows at most this many differences or bookings
 _MOST_BYTES: Final = 2 * 1024 * 1024
+_REPORT_EXAMPLE: Final = (
+    "kind,reference,amount,currency,settled_at\n"
+    "payment,att_01m8epskanffzbqntfper522n6,12.50,USD,2026-11-26T10:00:00Z\n"
+    "refund,re_01m8epskcxe6ksj8fqzn6pz0k1,4.00,USD,2026-11-26T11:30:00Z\n"
+)
 _FIELDS: Final = ("reason", "adjust", "amount", "merchant", "order")
 # Matches the amount that begins the text of the books or the report, such as "12.50 USD PAID".
 _AMOUNT: Final = re.compile(r"(-?[0-9]{1,18}(?:\.[0-9]{1,4})?) ([A-Z]{3})\b", re.ASCII)
@@ -74,6 +79,7 @@ async def _list_page(
         open_count=open_count,
         most=_MOST_ROWS,
         files=files,
+        report_example=_REPORT_EXAMPLE,
         bookings=bookings,
         amount_text=partial(_amount_text, request.localizer),
         errors=errors or {},
