@@ -142,8 +142,8 @@ _PAGES: Final[Mapping[str, str]] = {
     "mer": "merchants",
     "order": "payments",
     "per": "people",
-    "po": "payout",
-    "run": "payouts",
+    "po": "payouts",
+    "run": "payout-runs",
 }
 
 

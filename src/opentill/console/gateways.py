@@ -30,6 +30,13 @@ _DAY_MS: Final = 24 * _HOUR_MS
 _RESPONSE_MS: Final = 15_000  # an attempt without an outcome counts as unanswered after this time
 NEWEST: Final = 50  # the last refusal is searched among this many newest attempts of each merchant
 
+_CALL_NAMES: Final = {
+    "pay": NC_("gateway call", "payments"),
+    "find_payment": NC_("gateway call", "status checks"),
+    "expire": NC_("gateway call", "cancellations"),
+    "refund": NC_("gateway call", "refunds"),
+}
+
 
 class GatewayState(msgspec.Struct, frozen=True, kw_only=True):
     """A gateway on the page."""
@@ -93,6 +100,7 @@ async def show_gateways(request: PageRequest) -> Response:
             for name in gateways
         ],
         behind=localizer.number(behind) if behind else "",
+        call_names=_CALL_NAMES,
         decline_of=declines.reason_of,
         zone=ZONE,
     )

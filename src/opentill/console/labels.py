@@ -196,12 +196,6 @@ MERCHANT_EVENT: Final = {
     "capability_off": NC_("event", "Switched off"),
     "noted": N_("Note"),
 }
-GATEWAY_CALL: Final = {
-    "pay": NC_("gateway call", "payments"),
-    "find_payment": NC_("gateway call", "status checks"),
-    "expire": NC_("gateway call", "cancellations"),
-    "refund": NC_("gateway call", "refunds"),
-}
 MERCHANT_STATUS: Final = {
     "APPLIED": NC_("merchant status", "Applied"),
     "ACTIVE": NC_("merchant status", "Active"),
@@ -372,17 +366,6 @@ RATE_STATE: Final = {
     "counts": NC_("exchange rate", "Used"),
     "too_old": N_("Too old"),
     "dropped": N_("No longer in the file"),
-}
-REPORT_KIND: Final = {
-    "payment": NC_("settlement report", "Payment"),
-    "refund": NC_("settlement report", "Refund"),
-    "refund_failure": N_("Failed refund"),
-    "chargeback": N_("Chargeback"),
-    "recovery": N_("Recovered dispute"),
-    "payment_failure": N_("Failed payment"),
-    "unknown": NC_("settlement report", "Other"),
-    "payout": NC_("settlement report", "Payout"),
-    "booking": N_("Bank booking"),
 }
 STANDING_ACTION: Final = {
     "approved": NC_("merchant status", "Approve"),

@@ -24,10 +24,21 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.reconciliation import Report
 from opentill.web.language import Localizer
-from opentill.web.translations import N_
+from opentill.web.translations import N_, NC_
 
 _MOST_ROWS: Final = 200  # a list shows at most this many differences or bookings
 _MOST_BYTES: Final = 2 * 1024 * 1024
+_KIND_NAMES: Final = {
+    "payment": NC_("settlement report", "Payment"),
+    "refund": NC_("settlement report", "Refund"),
+    "refund_failure": N_("Failed refund"),
+    "chargeback": N_("Chargeback"),
+    "recovery": N_("Recovered dispute"),
+    "payment_failure": N_("Failed payment"),
+    "unknown": NC_("settlement report", "Other"),
+    "payout": NC_("settlement report", "Payout"),
+    "booking": N_("Bank booking"),
+}
 _REPORT_EXAMPLE: Final = (
     "kind,reference,amount,currency,settled_at\n"
     "payment,att_01m8epskanffzbqntfper522n6,12.50,USD,2026-11-26T10:00:00Z\n"
@@ -132,6 +143,7 @@ async def _page(
         difference=difference,
         names=names,
         kinds=KINDS,
+        kind_names=_KIND_NAMES,
         amount_text=partial(_amount_text, request.localizer),
         values={name: (values or {}).get(name, "") for name in _FIELDS},
         errors=errors or {},

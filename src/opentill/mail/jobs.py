@@ -20,22 +20,20 @@ from zoneinfo import ZoneInfo
 import msgspec
 import structlog
 
-from opentill import figures, ledger, merchants, orders, payouts, people, webhooks
-from opentill.approvals import list_waiting
+from opentill import figures, ledger, orders, people, webhooks
 from opentill.context import App
 from opentill.core import ids
 from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.figures.model import day_bounds, local
-from opentill.mail import dead_letters, outbox, queries, topics, triggers
+from opentill.mail import approval_reminders, dead_letters, outbox, queries, topics, triggers
 from opentill.mail.digest_model import DigestContent, DigestDay
 from opentill.mail.model import (
     DAY_MS,
     MINUTE_MS,
     NO_MERCHANT,
     RETENTION_MS,
-    ApprovalContent,
     AuditEntry,
     DeadlineContent,
     DigestMerchant,
@@ -312,64 +310,17 @@ def _digest_day(sums: figures.CurrencySums) -> DigestDay:
 
 
 async def queue_approval_reminders(db: Db, settings: Settings, now: int) -> int:
-    """Mail waiting requests to staff who may approve them, except to the requester; each once.
-
-    Payout runs that need a second person are mailed like requests.
+    """Mail waiting requests and payout runs to staff who may approve them; each once.
 
     Requests from before mail was set up, or before a restore, are not mailed.
     """
     oldest = max((await find_start(db, now)).since, now - _MAX_AGE_MS)
 
     async def work(tx: Tx) -> int:
-        requests = [request for request in await list_waiting(tx) if request.created_at >= oldest]
-        runs = await payouts.list_waiting_runs(tx, settings.approval_above, now)
-        if not requests and not runs:
-            return 0
-        names = await merchants.names(tx, (request.merchant_id for request in requests))
-        mails: list[NewMail] = []
-        for request in requests:
-            content = ApprovalContent(
-                shop=names[request.merchant_id],
-                kind=request.kind,
-                amount=(request.amount_minor, request.currency),
-                reason=request.reason,
-                who=request.asked_by,
-                at=request.created_at,
-            )
-            mails += await topics.mails_to_staff(
-                tx,
-                "approval_waiting",
-                f"approval {request.id}",
-                content,
-                without_person_id=people.person_named(request.asked_by),
-            )
-        for view in runs:
-            if view.run.created_at >= oldest:
-                mails += await _run_reminders(tx, view)
+        mails = await approval_reminders.reminders(tx, settings.approval_above, oldest, now)
         return len(await outbox.queue(tx, settings, mails, now))
 
     return await db.run(work)
-
-
-async def _run_reminders(tx: Tx, view: payouts.RunView) -> list[NewMail]:
-    run = view.run
-    content = ApprovalContent(
-        shop="",
-        kind="payout-run",
-        amount=(view.sums.amount_minor, run.currency),
-        reason=run.reason,
-        who=run.created_by,
-        at=run.created_at,
-        run_id=run.id,
-        reference=run.reference,
-    )
-    return await topics.mails_to_staff(
-        tx,
-        "approval_waiting",
-        f"approval {run.id}",
-        content,
-        without_person_id=people.person_named(run.created_by),
-    )
 
 
 async def queue_deadline_reminders(db: Db, settings: Settings, now: int) -> int:

@@ -363,10 +363,7 @@ class OutageContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalContent(msgspec.Struct, frozen=True, kw_only=True):
-    """A request waits for a second person; ``kind`` is copied from ``approvals.Waiting``.
-
-    For a payout run (``payout-run``), ``run_id`` and ``reference`` are its own, and ``shop`` is "".
-    """
+    """A request, or a payout run, waits for a second person; ``shop`` is "" for a run."""
 
     shop: str
     kind: str

@@ -286,7 +286,7 @@ def approval(content: ApprovalContent, context: MessageContext) -> Message:
             (_("Requested by"), content.who),
             (_("Date"), context.when(content.at)),
         ],
-        action=(_("View the run"), context.url(f"/console/payouts/{content.run_id}"))
+        action=(_("View the run"), context.url(f"/console/payout-runs/{content.run_id}"))
         if content.run_id
         else (_("View approvals"), context.url("/console/approvals")),
     )
