@@ -226,7 +226,7 @@ def test_the_page_of_a_payout_says_that_its_failure_needs_a_second_person(
     request_id = request_payout(shop, requester, "W-1")
     approver.post(f"/console/approvals/{request_id}/approve")
     (payout,) = server.tx(lambda tx: payouts.search(tx, shop.id))
-    path = f"/console/payout/{payout.id}"
+    path = f"/console/payouts/{payout.id}"
     page = requester.get(path).text
     paid, failed = (
         re.findall(rf'name="event" value="{event}">(.*?)</form>', page, re.DOTALL)[0]
