@@ -97,9 +97,8 @@ async def _replace_key(page: Page) -> tuple[str, str]:
     """Create an API key and replace it; return the old and the new key."""
     await _follow_menu(page, "Developers")
     await page.get_by_role("main").get_by_role("link", name="API keys").click()
-    await page.get_by_role("button", name="Create a key").first.click()
     await page.get_by_label("Name", exact=True).fill("Shop")
-    await page.locator("#create button[type=submit]").click()
+    await page.locator("#create button.button").click()
     old_key = await page.locator("#secret").input_value()
     await page.get_by_role("link", name="Shop").click()
     await _press_button(page, "Replace")
@@ -112,10 +111,9 @@ async def _replace_key(page: Page) -> tuple[str, str]:
 async def _send_test_event(page: Page, url: str) -> None:
     """Add an endpoint, send a test event to it, and wait until the page shows its delivery."""
     await _follow_menu(page, "Developers")
-    await page.get_by_role("main").get_by_role("link", name="Webhook endpoints").click()
-    await page.get_by_role("button", name="Add an endpoint").first.click()
-    await page.get_by_label("Address").fill(url)
-    await _press_button(page, "Add the endpoint")
+    await page.get_by_role("main").get_by_role("link", name="Webhooks").first.click()
+    await page.get_by_label("Endpoint URL").fill(url)
+    await page.locator("#add button.button").click()
     if await page.get_by_role("button", name="Send a test event").count() == 0:
         await page.get_by_role("link", name=url).click()
     await _press_button(page, "Send a test event")

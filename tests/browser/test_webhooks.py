@@ -22,9 +22,9 @@ async def test_the_result_of_a_test_event_appears_on_a_page_that_fits_every_devi
     page = await context.new_page()
     await join(page, url + link.path)
     await page.goto(f"{url}/dashboard/{merchant_id}/developers/webhooks")
-    await page.get_by_role("button", name="Add an endpoint").first.click()
-    await page.get_by_label("Address").fill(UNREACHABLE)
-    await page.get_by_role("button", name="Add the endpoint").click()
+    await page.get_by_role("button", name="Add endpoint").first.click()
+    await page.get_by_label("Endpoint URL").fill(UNREACHABLE)
+    await page.locator("#add button.button").click()
     await page.get_by_text("The endpoint was added.").wait_for()
     await page.get_by_role("button", name="Send a test event").click()
     await page.get_by_text("Your server did not accept it.").wait_for()  # the page reloads itself

@@ -100,6 +100,14 @@ def test_an_owners_key_has_the_selected_scopes_or_full_access(shop: Shop) -> Non
         200,
         403,
     ]
+    nothing = owner.post(page_path(shop), {"name": "Nothing", "access": "selected"})
+    assert (nothing.status_code, 'id="scopes-error"' in nothing.text) == (400, True)
+    assert 'value="selected" checked' in nothing.text
+    every_scope = {"name": "All", "access": "all", "scope:balance:read": "yes"}
+    assert (
+        request_status(shop, read_secret(owner.post(page_path(shop), every_scope)), "/v1/orders")
+        == 200
+    )
     balance_id = next(row["id"] for row in key_rows(shop) if row["name"] == "Books")
     page = owner.get(page_path(shop, balance_id)).text
     assert "balance:read" in page

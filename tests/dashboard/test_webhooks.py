@@ -112,8 +112,8 @@ def test_submitting_a_form_twice_adds_one_endpoint(shop: Shop) -> None:
 
 
 INVALID_ENTRIES: Any = (
-    ({"url": "http://shop.example.com/"}, "The address must be a public https address"),
-    ({"url": "https://127.0.0.1/"}, "The address must be a public https address"),
+    ({"url": "http://shop.example.com/"}, "The URL must be a public https address"),
+    ({"url": "https://127.0.0.1/"}, "The URL must be a public https address"),
     ({"url": "https://me:pw@shop.example.com/"}, "without user name and password"),
     ({"url": "shop.example.com"}, "an absolute http or https URL"),
     ({"url": URL, "description": "x" * 256}, "Enter at most 255 characters"),
@@ -137,7 +137,28 @@ def test_each_field_of_an_endpoint_shows_its_error_and_keeps_its_input(shop: Sho
     page = owner.post(
         path_of(shop, "webhooks"), {"form_id": form_id, "url": "x"}, params={"lang": "zh-Hans"}
     )
-    assert "地址无效" in page.text
+    assert "网址无效" in page.text
+
+
+def test_selected_events_need_a_selection_and_all_events_ignore_it(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    path = path_of(shop, "webhooks")
+    form = {"form_id": new_form_id(owner, path), "url": URL, "events": "selected"}
+    refusal = owner.post(path, form)
+    assert refusal.status_code == 400
+    assert "Select at least one event, or all events" in refusal.text
+    assert 'value="selected" checked' in refusal.text
+    endpoint_path = owner.post(path, form | {"type_payout.paid": "on"}).headers["location"]
+    assert shop.data("GET", "/v1/webhook-endpoints")["items"][0]["events"] == ["payout.paid"]
+    assert "Payout arrived" in text_of(owner.get(path))
+    endpoint_path = endpoint_path.partition("?")[0]
+    (seen_at,) = hidden_field_values(owner.get(endpoint_path), "seen_at")
+    change = {"seen_at": seen_at, "url": URL, "events": "all", "type_payout.paid": "on"}
+    assert owner.post(endpoint_path, {**change, "events": "selected", "type_payout.paid": "on"}
+    ).status_code == 303  # fmt: skip
+    (seen_at,) = hidden_field_values(owner.get(endpoint_path), "seen_at")
+    assert owner.post(endpoint_path, change | {"seen_at": seen_at}).status_code == 303
+    assert shop.data("GET", "/v1/webhook-endpoints")["items"][0]["events"] == []
 
 
 def test_a_stale_form_does_not_overwrite_the_endpoint(shop: Shop) -> None:
@@ -178,7 +199,7 @@ def test_an_endpoint_can_be_disabled_enabled_and_removed(shop: Shop) -> None:
         removed = owner.post(f"{path}/remove", form | {"confirm": "shop.example.com"})
         assert removed.headers["location"] == f"{list_path}?done=removed"
     assert owner.get(path).status_code == 404
-    assert "There are no endpoints yet" in owner.get(list_path).text
+    assert "No endpoints yet" in owner.get(list_path).text
 
 
 def test_showing_the_secret_needs_a_step_up(shop: Shop, clock: Any) -> None:
@@ -231,7 +252,7 @@ def test_a_test_event_is_sent_and_its_result_is_shown(sending_server: ApiServer)
         assert len(receiver.received) == 2
         assert '"test":true' in receiver.received[1].body.decode()
         pending = text_of(developer.get(path, params={"status": "PENDING"}))
-        assert pending.count("webhook.test Test") == 1
+        assert pending.count("Test event Test webhook.test Failed, next attempt") == 1
         closed = f"http://127.0.0.1:{free_port()}/hook"
         path = path_of(shop, "webhooks", shop.create_endpoint(url=closed)["id"])
         form = {"form_id": new_form_id(developer, path)}
@@ -249,12 +270,12 @@ def test_deliveries_and_events_are_shown_and_can_be_resent(sending_server: ApiSe
     with run_receiver(sending_server) as receiver:
         endpoint_id = shop.create_endpoint(url=receiver.url, events=["order.paid"])["id"]
         shop.create_endpoint(url=f"{receiver.url}/other", events=["order.paid"])
-        order = shop.create_paid_order()
+        order = shop.create_paid_order(customerEmail="ada@example.com")
         attempts = 2
         dispatch(shop, attempts)
         path = path_of(shop, "webhooks", endpoint_id)
         page = support.get(path)
-        assert "Delivered Payment succeeded order.paid" in text_of(page)
+        assert "Payment succeeded order.paid Delivered HTTP 200" in text_of(page)
         assert "HTTP 200" in page.text
         assert "webhook-signature: v1," in page.text
         assert f"&#34;order_id&#34;: &#34;{order['id']}&#34;" in page.text
@@ -263,7 +284,11 @@ def test_deliveries_and_events_are_shown_and_can_be_resent(sending_server: ApiSe
         wrong_day = support.get(path, params={"from": "soon"}).text
         assert "Enter a day as" in wrong_day
         assert "<dialog" not in wrong_day  # the forms of the endpoint stay closed
+        assert "Nothing sent yet" not in support.get(path_of(shop, "webhooks")).text
+        assert 'title="0 of the newest 1 deliveries"' in support.get(path_of(shop, "webhooks")).text
         events = support.get(path_of(shop, "events"), params={"type": "order.paid"})
+        assert "Payment succeeded" in text_of(events)
+        assert "$9.99 ada@example.com" in text_of(events)
         (event_id,) = re.findall(r"developers/events/(evt_\w+)\"", events.text)
         assert order["id"] in events.text
         assert "<code>checkout.completed</code>" not in events.text

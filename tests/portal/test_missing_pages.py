@@ -38,7 +38,7 @@ def has_frame(response: httpx2.Response) -> bool:
         (
             f"developers/webhooks/whe_{ID}",
             "Webhook endpoint not found",
-            "Webhook endpoints",
+            "Webhooks",
             "developers/webhooks",
         ),
         (f"developers/events/evt_{ID}", "Event not found", "Events", "developers/events"),

@@ -34,7 +34,7 @@ _DASHBOARD_PAGES: Final[tuple[tuple[str, str, Permission], ...]] = (
     (N_("Payouts"), "/payouts", "payouts.read"),
     (N_("API keys"), "/developers/keys", "keys.read"),
     (N_("Webhooks"), "/developers/webhooks", "endpoints.read"),
-    (N_("Refused requests"), "/developers/requests", "requests.read"),
+    (N_("API errors"), "/developers/requests", "requests.read"),
     (N_("Epay"), "/developers/epay", "epay.read"),
     (N_("Settings"), "/settings", "settings.read"),
     (N_("Team"), "/team", "team.read"),

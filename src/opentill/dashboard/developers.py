@@ -1,33 +1,45 @@
-"""The start page for developers, with links to keys, endpoints, refused requests and Epay."""
+"""The start page for developers: the API's address and the first steps with it."""
 
 from typing import Final
 
 from starlette.responses import Response
 
-from opentill.people import Permission
+from opentill import merchants, orders, webhooks
 from opentill.portal import render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 PLACE: Final = f"{DASHBOARD_PATH}/developers"
-# The pages below this one, and the permission that each needs.
-_PAGES: Final[tuple[tuple[str, Permission], ...]] = (
-    ("keys", "keys.read"),
-    ("webhooks", "endpoints.read"),
-    ("events", "events.read"),
-    ("requests", "requests.read"),
-    ("epay", "epay.read"),
-)
 
 
 async def show(request: PageRequest) -> Response:
-    """Show links to the pages that this person may see."""
-    names = [name for name, permission in _PAGES if request.access.may(permission)]
-    return render.page(request, "developers.html", names=names)
+    """Show the first steps, and which of them are done.
+
+    A step is None if the person may not see its page.
+    """
+    merchant_id, access = request.merchant_id, request.access
+    keys = endpoints = tested = None
+    async with request.app.db.connection() as tx:
+        if access.may("keys.read"):
+            stored_keys = await merchants.keys(tx, merchant_id)
+            keys = any(key.opens(request.now) for key in stored_keys)
+        if access.may("endpoints.read"):
+            endpoints = bool(await webhooks.search(tx, merchant_id))
+            tested = bool(await webhooks.find_activity(tx, merchant_id))
+        sessions = bool(await orders.list_newest(tx, merchant_id, 1))
+    return render.page(
+        request,
+        "developers.html",
+        api_url=f"{request.app.settings.public_url}/v1",
+        keys=keys,
+        sessions=sessions,
+        endpoints=endpoints,
+        tested=tested,
+    )
 
 
-# Every role that may see one of the pages has this permission too.
+# Every role that may see one of the pages below has this permission too.
 pages: Final = (
     Page("GET", PLACE, "endpoints.read", show, menu=N_("Developers"), group="developers"),
 )

@@ -170,7 +170,7 @@ def _redirect_to_epay(request: PageRequest, **query: str) -> Response:
 
 _PLACE: Final = f"{developers.PLACE}/epay"
 pages: Final = (
-    Page("GET", _PLACE, "epay.read", show),
+    Page("GET", _PLACE, "epay.read", show, menu=N_("Epay"), group="developers"),
     Page("POST", f"{_PLACE}/enable", "epay.manage", enable),
     Page("POST", f"{_PLACE}/rotate", "epay.manage", rotate),
     Page("POST", f"{_PLACE}/disable", "epay.manage", disable),

@@ -1,14 +1,17 @@
 """A merchant's events: the list, and the page of each with its deliveries."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import msgspec
 from starlette.responses import Response
 
-from opentill import merchants, webhooks
+from opentill import merchants, orders, webhooks
+from opentill.core import money
 from opentill.core.errors import Invalid, KeyReused
 from opentill.dashboard import page_helpers
+from opentill.dashboard.labels import EVENT_TYPE
 from opentill.db.database import Tx
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -18,15 +21,38 @@ from opentill.webhooks import TYPES, Endpoint, LogQuery, StoredEvent
 
 
 class Row(msgspec.Struct, frozen=True):
-    """An event with the id of its order, "" if it has none."""
+    """An event with the amount, order and customer that it is about, "" where it has none."""
 
     event: StoredEvent
+    amount: str
     order_id: str
+    customer: str
 
 
-def _build_row(event: StoredEvent) -> Row:
+async def _build_rows(tx: Tx, request: PageRequest, events: Sequence[StoredEvent]) -> list[Row]:
+    payloads = [_read_payload(event) for event in events]
+    order_ids = {str(payload["order_id"]) for payload in payloads if payload.get("order_id")}
+    found = await orders.find_many(tx, request.merchant_id, sorted(order_ids)) if order_ids else {}
+    rows: list[Row] = []
+    for event, payload in zip(events, payloads, strict=True):
+        order_id = str(payload.get("order_id") or "")
+        order = found.get(order_id)
+        amount = _format_amount(request, payload)
+        rows.append(Row(event, amount, order_id, (order and order.customer_email) or ""))
+    return rows
+
+
+def _read_payload(event: StoredEvent) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.json.decode(event.body)["data"]
-    return Row(event, str(data.get("order_id", "")))
+    return data
+
+
+def _format_amount(request: PageRequest, payload: Mapping[str, Any]) -> str:
+    """Return the amount of an event's payload as text, "" if it has none."""
+    text, currency = payload.get("amount"), payload.get("currency")
+    if not text or not currency:
+        return ""
+    return request.localizer.amount(money.Money(money.parse(text, currency), currency))
 
 
 async def show(request: PageRequest) -> Response:
@@ -37,15 +63,16 @@ async def show(request: PageRequest) -> Response:
         days, type_ = lists.days(request, zone), lists.choice(request, "type", TYPES)
         query = LogQuery(within=days.range, before=lists.before(request), size=lists.SIZE)
         page = await webhooks.list_events(tx, merchant.id, type_, query)
+        rows = await _build_rows(tx, request, page.items)
     return render.page(
         request,
         "events.html",
         errors=days.errors,
         zone=zone,
         days=days,
-        types=[(name, name) for name in TYPES],
+        types=[(name, request.localizer.gettext(EVENT_TYPE[name])) for name in TYPES],
         type=type_,
-        rows=[_build_row(event) for event in page.items],
+        rows=rows,
         before=page.before,
     )
 
@@ -62,13 +89,14 @@ async def _render_event(
         merchant = await merchants.find(tx, request.merchant_id)
         event, deliveries = await webhooks.find_event(tx, merchant.id, request.ids["event"])
         endpoints = await webhooks.search(tx, merchant.id)
+        (row,) = await _build_rows(tx, request, [event])
     return render.page(
         request,
         "event.html",
         status,
         errors=errors or {},
         zone=ZoneInfo(merchant.time_zone),
-        row=_build_row(event),
+        row=row,
         endpoints=[(endpoint, deliveries.get(endpoint.id)) for endpoint in endpoints],
         receivers=sum(_receives(endpoint, event) for endpoint in endpoints),
         form_id=form_ids.new_form_id,

@@ -15,7 +15,7 @@ from opentill.dashboard import developers, page_helpers
 from opentill.db.database import Tx
 from opentill.figures.model import day_bounds
 from opentill.merchants import Key, KeyFields, NewKey
-from opentill.people import key_scopes
+from opentill.people import MerchantRole, key_scopes
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
@@ -70,7 +70,7 @@ async def _render_list(
         chosen=chosen,
         entries=entries or {},
         scope_field=_SCOPE,
-        grantable_scopes=key_scopes.grantable_scopes(role) if role else [],
+        grants=_group_scopes(role) if role else [],
         unrestricted=role is not None and key_scopes.may_give(role, None),
         new=new,
         form_id=form_ids.new_form_id(),
@@ -78,8 +78,21 @@ async def _render_list(
     )
 
 
+def _group_scopes(role: MerchantRole) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the scopes that a role may give, by object: each with what it allows."""
+    grants: dict[str, list[tuple[str, str]]] = {}
+    for scope in key_scopes.grantable_scopes(role):
+        name, _, action = scope.partition(":")
+        grants.setdefault(name, []).append((scope, action))
+    return list(grants.items())
+
+
 def _read_scopes(request: PageRequest, form: Mapping[str, str]) -> list[str] | None:
     """Return the selected scopes, None for a key with full access."""
+    if form.get("access") == "selected":
+        return [scope for scope in people.SCOPES if f"{_SCOPE}{scope}" in form]
+    if form.get("access") == "all":
+        return None
     checked = [scope for scope in people.SCOPES if f"{_SCOPE}{scope}" in form]
     role = request.access.role
     return checked or (None if role is not None and key_scopes.may_give(role, None) else [])

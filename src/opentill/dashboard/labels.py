@@ -11,13 +11,6 @@ ABOUT_BALANCE: Final = {
     "frozen": N_("Held for refunds in progress and disputes of settled payments."),
     "reserve": N_("Your rolling reserve against chargebacks."),
 }
-ABOUT_DEVELOPER_PAGE: Final = {
-    "keys": N_("Create, replace and revoke API keys, and see when each was last used."),
-    "webhooks": N_("Addresses that are notified of payments, and their deliveries."),
-    "events": N_("What happened at your shop, and which endpoints were notified."),
-    "requests": N_("Requests that the API refused and why, and fields that it does not know."),
-    "epay": N_("Credentials for shops that use the Epay API, and the notifications sent to them."),
-}
 ABOUT_PAYOUT_STATUS: Final = {
     "PENDING": N_("The operator has sent it or will soon; your bank has not confirmed it yet."),
     "PAID": N_("The bank has confirmed it."),
@@ -103,16 +96,9 @@ CUSTOMER_COLUMN: Final = {
     "refunded": N_("Refunded"),
 }
 DELIVERY_STATUS: Final = {
-    "PENDING": NC_("mail", "Waiting"),
+    "PENDING": NC_("webhook delivery", "Pending"),
     "SUCCEEDED": N_("Delivered"),
     "FAILED": N_("Failed"),
-}
-DEVELOPER_PAGE: Final = {
-    "keys": N_("API keys"),
-    "webhooks": N_("Webhook endpoints"),
-    "events": N_("Events"),
-    "requests": N_("Refused requests"),
-    "epay": N_("Epay"),
 }
 DISPUTE_COLUMN: Final = {
     "amount": N_("Amount"),
@@ -152,7 +138,7 @@ ENDPOINT_RESULT: Final = {
         "The endpoint was added. “Show the secret” below shows its signing secret, after you enter "
         "your password."
     ),
-    "changed": N_("The endpoint was changed."),
+    "changed": N_("The endpoint was saved."),
     "enabled": N_("The endpoint is enabled. What was pending is sent now."),
     "disabled": N_("The endpoint is disabled."),
     "rotated": N_(
@@ -184,7 +170,7 @@ EVIDENCE_ERROR: Final = {
     "closed": N_("The dispute is decided: no more files are taken"),
 }
 KEY_STATE: Final = {
-    "valid": N_("Valid"),
+    "valid": N_("Active"),
     "expired": N_("Expired"),
     "revoked": N_("Revoked"),
 }
@@ -382,6 +368,23 @@ RESPONSE_ERROR: Final = {
         "The dispute has changed since you opened this page: somebody has responded, or the bank "
         "has decided. Nothing was changed"
     ),
+}
+SCOPE_ACTION: Final = {
+    "read": N_("Read"),
+    "write": N_("Write"),
+    "export": N_("Export"),
+}
+SCOPE_OBJECT: Final = {
+    "orders": N_("Payments"),
+    "refunds": N_("Refunds"),
+    "checkouts": N_("Checkout sessions"),
+    "payment-links": N_("Payment links"),
+    "products": N_("Products"),
+    "balance": N_("Balance"),
+    "payouts": N_("Payouts"),
+    "disputes": N_("Disputes"),
+    "webhooks": N_("Webhooks"),
+    "events": N_("Events"),
 }
 SESSION_RESULT: Final = {
     "opened": N_("The session is open. Send the link below to your customer."),

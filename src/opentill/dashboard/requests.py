@@ -62,7 +62,7 @@ pages: Final = (
         f"{developers.PLACE}/requests",
         "requests.read",
         show,
-        menu=N_("Refused requests"),
+        menu=N_("API errors"),
         group="developers",
     ),
 )

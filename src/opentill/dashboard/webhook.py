@@ -15,7 +15,14 @@ from opentill.core.errors import Invalid, KeyReused
 from opentill.core.ids import is_id
 from opentill.dashboard import page_helpers
 from opentill.dashboard.labels import DELIVERY_STATUS
-from opentill.dashboard.webhooks import PLACE, REASON, WHY_DISABLED, field_error, read_entries
+from opentill.dashboard.webhooks import (
+    PLACE,
+    REASON,
+    WHY_DISABLED,
+    check_selection,
+    field_error,
+    read_entries,
+)
 from opentill.db.database import Tx
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import Page
@@ -132,6 +139,8 @@ async def change(request: PageRequest) -> Response:
     """Change an endpoint, unless somebody else has changed it since the form was shown."""
     form = await request.form()
     entries, shown_time = read_entries(form), form.get("seen_at", "")
+    if errors := check_selection(form, entries):
+        return await _render_endpoint(request, 400, errors, form=entries, seen_at=shown_time)
     is_time = shown_time.isascii() and shown_time.isdecimal() and len(shown_time) <= _DIGITS
     try:
         seen_at = int(shown_time) if is_time else 0

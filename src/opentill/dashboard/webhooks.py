@@ -25,18 +25,26 @@ WHY_DISABLED: Final[Mapping[str, str]] = {
     webhooks.REASON_FAILING: N_("It failed for five days without a success"),
 }
 _ERRORS: Final[Mapping[str, str]] = {
-    "url": N_("The address must be {wait}"),
+    "url": N_("The URL must be {wait}"),
     "description": N_("Enter at most 255 characters"),
 }
 
 
 def read_entries(form: Mapping[str, str]) -> dict[str, Any]:
-    """Return the entries of the form as fields of an endpoint."""
+    """Return the entries of the form as fields of an endpoint. No types stand for all events."""
+    sends_all = form.get("events") == "all"
     return {
         "url": form.get("url", "").strip(),
         "description": form.get("description", "").replace("\0", ""),
-        "types": [type_ for type_ in TYPES if f"type_{type_}" in form],
+        "types": [type_ for type_ in TYPES if f"type_{type_}" in form and not sends_all],
     }
+
+
+def check_selection(form: Mapping[str, str], entries: Mapping[str, Any]) -> dict[str, str]:
+    """Return the error of a form that selects events but none of them, {} if it is valid."""
+    if form.get("events") == "selected" and not entries["types"]:
+        return {"types": N_("Select at least one event, or all events")}
+    return {}
 
 
 def field_error(problem: Invalid) -> tuple[dict[str, str], str]:
@@ -61,6 +69,7 @@ async def _render_endpoints(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         endpoints = await webhooks.search(tx, request.merchant_id)
+        activity = await webhooks.find_activity(tx, request.merchant_id)
     text = lists.text(request, "query")
     defaults: dict[str, Any] = {"form": read_entries({}), "form_id": form_ids.new_form_id()}
     page_values: dict[str, Any] = {**defaults, **values}
@@ -70,6 +79,7 @@ async def _render_endpoints(
         status,
         errors=errors or {},
         endpoints=webhooks.matching(endpoints, text) if text else endpoints,
+        activity=activity,
         number=len(endpoints),
         text=text,
         zone=ZoneInfo(merchant.time_zone),
@@ -85,6 +95,9 @@ async def add(request: PageRequest) -> Response:
     """Create an endpoint, and redirect to its page."""
     form = await request.form()
     app, entries = request.app, read_entries(form)
+    form_id = form.get(form_ids.FIELD, "")
+    if errors := check_selection(form, entries):
+        return await _render_endpoints(request, 400, errors, form=entries, form_id=form_id)
     actor = people.actor_of(request.login, REASON)
 
     async def work(tx: Tx) -> str:
@@ -106,7 +119,6 @@ async def add(request: PageRequest) -> Response:
         return await _render_endpoints(request, 409, {"url": error}, form=entries)
     except Invalid as problem:
         errors, requirement = field_error(problem)
-        form_id = form.get(form_ids.FIELD, "")
         return await _render_endpoints(
             request, 400, errors, form=entries, form_id=form_id, wait=requirement
         )
@@ -114,6 +126,6 @@ async def add(request: PageRequest) -> Response:
 
 
 pages: Final = (
-    Page("GET", PLACE, "endpoints.read", show, menu=N_("Webhook endpoints"), group="developers"),
+    Page("GET", PLACE, "endpoints.read", show, menu=N_("Webhooks"), group="developers"),
     Page("POST", PLACE, "endpoints.manage", add),
 )

@@ -63,6 +63,9 @@ def sections(request: PageRequest) -> list[MenuSection]:
             )
             href = f"{request.base}{path}" if below else f"{request.base}{path}/"
             menu.setdefault(page.group, []).append(MenuItem(page.menu, href, is_current))
+    if "developers" in menu:
+        reference = MenuItem(N_("API reference"), f"{request.base}/docs", is_current=False)
+        menu["developers"].append(reference)
     return [_section(group, menu[group]) for group in GROUPS if group in menu]
 
 

@@ -54,6 +54,15 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
 
 
+class EndpointActivity(msgspec.Struct, frozen=True):
+    """An endpoint's newest deliveries: their number, how many failed, and the last one's time."""
+
+    endpoint_id: str
+    deliveries: int
+    failed: int
+    last_at: int
+
+
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """The delivery of one event to one endpoint."""
 

@@ -7,6 +7,7 @@ from opentill.webhooks.model import (
     Delivery,
     DeliveryAttempt,
     Endpoint,
+    EndpointActivity,
     EventDelivery,
     OrderEvent,
     ResendResult,
@@ -161,6 +162,25 @@ _LISTED: Final = """
 DELIVERIES = Query(
     Delivery,
     f"select * {_LISTED} order by event_id desc limit :limit offset :offset",
+)
+# The newest `:newest` deliveries of each endpoint: how many there are and how many failed, finally
+# or until the next attempt. The ids of events sort by time.
+ACTIVITY = Query(
+    EndpointActivity,
+    """
+    select w.id as endpoint_id, d.deliveries, d.failed, d.last_at
+    from webhook_endpoints w cross join lateral (
+        select count(*) as deliveries, max(created_at) as last_at,
+            count(*) filter (where status = 'FAILED' or (status = 'PENDING' and attempts > 0))
+                as failed
+        from (
+            select status, attempts, created_at from webhook_deliveries
+            where merchant_id = w.merchant_id and endpoint_id = w.id
+            order by event_id desc limit :newest
+        ) newest
+    ) d
+    where w.merchant_id = :merchant_id and w.status <> 'DELETED' and d.deliveries > 0
+    """,
 )
 COUNT_DELIVERIES = Value(int, f"select count(*) {_LISTED}")
 # The newest `:kept` attempts of each delivery, oldest first.

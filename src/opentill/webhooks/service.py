@@ -21,13 +21,20 @@ from opentill.webhooks import queries, signing
 from opentill.webhooks.delivery_log import attempts_of
 from opentill.webhooks.endpoint_secrets import OldSecret, decrypt_old, encrypt_old, purpose
 from opentill.webhooks.event_types import TYPES
-from opentill.webhooks.model import Delivery, DeliveryAttempt, Endpoint, Status
+from opentill.webhooks.model import (
+    Delivery,
+    DeliveryAttempt,
+    Endpoint,
+    EndpointActivity,
+    Status,
+)
 
 MAX_ENDPOINTS: Final = 16
 OVERLAP_MS: Final = 24 * 3_600_000  # an old secret is used to sign for this time after a rotation
 REASON_SWITCHED_OFF: Final = "switched off"
 _MAX_OLD_SECRETS: Final = 4
 _MAX_DESCRIPTION: Final = 255
+_RECENT: Final = 100  # deliveries of an endpoint from which its error rate is computed
 _log: Final = structlog.get_logger()
 
 
@@ -301,6 +308,12 @@ async def list_latest_deliveries(
     ids = [one.event_id for one in rows]
     attempts = await attempts_of(tx, merchant_id, endpoint_id, ids)
     return [(one, attempts.get(one.event_id, [])) for one in rows]
+
+
+async def find_activity(tx: Tx, merchant_id: str) -> dict[str, EndpointActivity]:
+    """Return the recent activity of each endpoint that has deliveries, by the endpoint's id."""
+    rows = await queries.ACTIVITY.all(tx, merchant_id=merchant_id, newest=_RECENT)
+    return {row.endpoint_id: row for row in rows}
 
 
 async def list_disabled(tx: Tx, limit: int) -> list[Endpoint]:

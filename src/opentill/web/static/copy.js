@@ -1,5 +1,6 @@
 // Adds a copy button beside each element with data-copy: a field, or the short form of an id whose
-// whole text is in data-value. Without this script readers select the text and copy it themselves.
+// whole text is in data-value. With data-short, the name of the button does not repeat that text.
+// Without this script readers select the text and copy it themselves.
 "use strict";
 
 // Copies a text, and returns whether it was copied.
@@ -38,7 +39,8 @@ for (const place of document.querySelectorAll("[data-copy]")) {
   } else {
     button.append(icon);
     button.title = place.dataset.copy;
-    button.setAttribute("aria-label", `${place.dataset.copy} ${place.dataset.value}`);
+    const value = "short" in place.dataset ? "" : ` ${place.dataset.value}`;
+    button.setAttribute("aria-label", place.dataset.copy + value);
   }
   button.addEventListener("click", async () => {
     if (isField) place.select();

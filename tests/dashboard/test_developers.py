@@ -1,0 +1,37 @@
+"""The start page for developers: the API's address and the first steps."""
+
+from dashboard.pages import text_of
+from support.api_server import Shop
+from support.people import create_person
+
+
+def test_developers_see_which_first_steps_are_done(shop: Shop) -> None:
+    developer = create_person(shop.api_server, shop.id, "developer")
+    path = f"/dashboard/{shop.id}/developers"
+    page = developer.get(path)
+    assert f'value="{shop.api_server.app.settings.public_url}/v1"' in page.text
+    text = text_of(page)
+    assert "Create an API key Done" in text
+    assert "Add a webhook endpoint Done" not in text
+    assert f'href="{path}/webhooks?sheet=add"' in page.text
+    shop.create_endpoint()
+    shop.create_session()
+    text = text_of(developer.get(path))
+    assert "Add a webhook endpoint Done" in text
+    assert "Create a checkout session Done" in text
+    assert "Send a test event Done" not in text
+
+
+def test_support_sees_no_step_of_a_page_that_it_may_not_open(shop: Shop) -> None:
+    support = create_person(shop.api_server, shop.id, "support")
+    text = text_of(support.get(f"/dashboard/{shop.id}/developers"))
+    assert "Create an API key" not in text
+    assert "Add a webhook endpoint" in text
+
+
+def test_the_menu_leads_to_epay_and_the_api_reference(shop: Shop) -> None:
+    developer = create_person(shop.api_server, shop.id, "developer")
+    page = developer.get(f"/dashboard/{shop.id}/developers/epay").text
+    menu = page[page.index('<nav class="menu"') :]
+    assert f'href="/dashboard/{shop.id}/developers/epay" aria-current="page"' in menu
+    assert 'href="/docs"' in menu
