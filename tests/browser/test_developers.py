@@ -8,6 +8,7 @@ from browser.page_checks import UNFOLD, problems_on_all_displays
 from browser.page_members import create_merchant, join
 from opentill import epay
 from opentill.db.clock import now_ms
+from opentill.db.database import Tx
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -18,7 +19,11 @@ async def test_a_key_is_created_copied_and_replaced_on_pages_that_fit_every_devi
     app = page_server.state.app
     url = str(app.settings.public_url)
     merchant_id, link = await create_merchant(page_server, "developer")
-    await app.db.run(lambda tx: epay.enable(tx, app.settings, merchant_id, now_ms()))
+
+    async def enable_epay(tx: Tx) -> None:
+        await epay.enable(tx, app.settings, merchant_id, now_ms())
+
+    await app.db.run(enable_epay)
     context = await browser.new_context(permissions=["clipboard-read", "clipboard-write"])
     page = await context.new_page()
     page.set_default_timeout(10_000)

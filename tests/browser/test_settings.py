@@ -32,12 +32,12 @@ async def test_the_accent_colour_is_previewed(
     preview = page.locator("#accent-preview")
     if scripts:
         await page.get_by_label("Choose the accent color").fill("#2b59ff")
-        await expect(page.get_by_label("Accent colour (optional)")).to_have_value("#2b59ff")
+        await expect(page.get_by_label("Accent color (optional)")).to_have_value("#2b59ff")
     else:
         await page.get_by_label("Accent color").fill("2B59FF")
-        await page.get_by_role("button", name="Preview the color").click()
+        await page.get_by_role("button", name="Preview").click()
     await expect(preview).to_have_attribute("src", re.compile("/accents/2b59ff[.]svg"))
     assert await preview.evaluate("image => image.complete && image.naturalWidth > 0")
-    await page.get_by_role("button", name="Save", exact=True).first.click()
+    await page.get_by_role("button", name="Save", exact=True).nth(1).click()
     await expect(page.get_by_text("The change is saved.")).to_be_visible()
     await context.close()

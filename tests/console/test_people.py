@@ -21,7 +21,7 @@ def test_an_administrator_invites_a_person_changes_their_role_logs_them_out_and_
 ) -> None:
     admin, email = create_person(shop.api_server, None, staff_role="admin"), new_address()
     page = admin.post(f"{PATH}/invite", {"email": email, "role": "finance"})
-    (link,) = re.findall(r"<code>(http\S+)</code>", page.text)
+    (link,) = re.findall(r'value="(http\S+/(?:invite|reset)/[^"]+)"', page.text)
     assert link not in admin.get(PATH).text  # the link is shown only once
     bob = Visitor(shop.api_server, email)
     joined = bob.post(link.removeprefix(shop.api_server.url), {"name": "Bob", "password": PASSWORD})
@@ -55,7 +55,7 @@ def test_an_administrator_invites_a_person_changes_their_role_logs_them_out_and_
 def test_an_invitation_to_the_staff_is_withdrawn(shop: Shop) -> None:
     admin, email = create_person(shop.api_server, None, staff_role="admin"), new_address()
     page = admin.post(f"{PATH}/invite", {"email": email, "role": "support"})
-    (link,) = re.findall(r"<code>(http\S+)</code>", page.text)
+    (link,) = re.findall(r'value="(http\S+/(?:invite|reset)/[^"]+)"', page.text)
     (row,) = shop.api_server.sql("select id from person_links where email = $1", email)
     assert admin.post(f"{PATH}/withdraw", {"id": row["id"]}).status_code == 303
     assert Visitor(shop.api_server).get(link.removeprefix(shop.api_server.url)).status_code == 404

@@ -1,4 +1,4 @@
-"""The start page for developers: the API's address and the first steps."""
+"""The start page for developers: the API's address and the first tasks."""
 
 from dashboard.pages import text_of
 from support.api_server import Shop

@@ -281,7 +281,7 @@ def test_an_invalid_logo_shows_its_error_at_the_field(
     assert refusal.status_code == status
     (paragraph,) = re.findall(r'id="logo-error">(.*?)</p>', refusal.text, re.DOTALL)
     assert error in paragraph
-    assert "There is no logo yet." in read_page(ada, shop)
+    assert "No logo yet. Until then, an icon is shown." in read_page(ada, shop)
 
 
 @pytest.mark.parametrize("role", MERCHANT_ROLES[1:])
@@ -306,3 +306,16 @@ def test_a_file_submitted_after_the_login_ended_must_be_chosen_again(shop: Shop)
     refusal = ada.post(path_of(shop, "/logo"), form | login)
     assert refusal.status_code == 400
     assert "Choose a picture first" in refusal.text
+
+
+def test_each_form_of_the_settings_changes_only_its_own_fields(shop: Shop) -> None:
+    ada = create_person(shop.api_server, shop.id, "owner")
+    save(ada, shop, read_page(ada, shop), display_name="Quay", accent_color="#ffff00")
+    page = read_page(ada, shop)
+    assert 'placeholder="Harbour Books"' in page
+    form = {"version": hidden_value(page, "version"), "time_zone": "Europe/Berlin"}
+    assert ada.post(path_of(shop, "/profile"), form).status_code == 303
+    page = read_page(ada, shop)
+    assert 'value="Quay"' in page
+    assert 'value="#ffff00"' in page
+    assert 'value="Europe/Berlin"' in page

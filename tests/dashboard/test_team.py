@@ -2,6 +2,7 @@
 
 import re
 
+from dashboard.pages import text_of
 from support.api_server import Shop
 from support.people import PASSWORD, Visitor, create_person, heading_of
 
@@ -10,13 +11,13 @@ def invite(owner: Visitor, shop: Shop, email: str, role: str) -> str:
     """Invite a person; return the link that the page shows."""
     page = owner.post(f"/dashboard/{shop.id}/team/invite", {"email": email, "role": role}).text
     assert f"{email.lower()} is invited" in page
-    (link,) = re.findall(r"<code>(http\S+)</code>", page)
+    (link,) = re.findall(r'value="(http\S+/(?:invite|reset)/[^"]+)"', page)
     return str(link)
 
 
 def create_keys(member: Visitor, shop: Shop, **scopes: str) -> dict[str, str]:
     """Create a key for each name and scope on the page of keys; return the secrets by name."""
-    secrets = {}
+    secrets: dict[str, str] = {}
     for name, scope in scopes.items():
         path = f"/dashboard/{shop.id}/developers/keys"
         page = member.post(path, {"name": name, f"scope:{scope}": "yes"}).text
@@ -174,4 +175,17 @@ def test_an_invitation_can_be_withdrawn(shop: Shop) -> None:
     assert stranger.post(f"/dashboard/{other_shop.id}/team/withdraw", form).status_code == 404
     assert ada.post(f"{path}/withdraw", form).status_code == 303
     page = Visitor(shop.api_server).get(link.removeprefix(shop.api_server.url))
-    assert heading_of(page) == "We cannot find this page"
+    assert heading_of(page) == "This link has expired"
+
+
+def test_the_only_owner_can_neither_leave_nor_change_their_role(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    viewer = create_person(shop.api_server, shop.id, "viewer")
+    page = owner.get(f"/dashboard/{shop.id}/team")
+    assert f'name="person" value="{owner.person_id}"' not in page.text
+    assert f'name="person" value="{viewer.person_id}"' in page.text
+    assert "No two-step login" in text_of(page)
+    assert "No two-step login" not in text_of(viewer.get(f"/dashboard/{shop.id}/team"))
+    create_person(shop.api_server, shop.id, "owner")
+    page = owner.get(f"/dashboard/{shop.id}/team")
+    assert f'name="person" value="{owner.person_id}"' in page.text

@@ -32,6 +32,7 @@ def sending_server(
 ) -> Iterator[ApiServer]:
     """A server with its own database that may send to the loopback network."""
     with cloned_database(postgres_url, template) as url:
+        secrets: dict[str, Any] = {**SECRETS}
         settings = Settings(
             database_url=pooler_url(url),
             data_dir=tmp_path_factory.mktemp("sender"),
@@ -39,7 +40,7 @@ def sending_server(
             limit_resends_per_minute=0,
             outgoing_http=True,
             outgoing_allow=(ip_network("127.0.0.0/8"),),
-            **SECRETS,
+            **secrets,
         )
         with serving(settings) as server:
             yield server

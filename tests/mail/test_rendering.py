@@ -9,7 +9,7 @@ import pytest
 
 from opentill.adjustments import KINDS
 from opentill.core.languages import Area, Language, offered
-from opentill.dashboard.labels import DEVELOPER_PAGE
+from opentill.dashboard import events
 from opentill.db.database import Tx
 from opentill.mail import model, rendering, smtp
 from opentill.mail.model import Mail, MessageContext
@@ -151,7 +151,7 @@ def test_the_mail_about_a_disabled_endpoint_says_where_missed_events_can_be_read
     content = msgspec.convert(ENTRY, model.AuditContent)
     message = BY_NAME["endpoint_disabled"].template(content, _context(language))
     text = " ".join(message.paragraphs)
-    assert translate("merchant", language, DEVELOPER_PAGE["events"]) in text
+    assert translate("merchant", language, events.pages[0].menu) in text
     assert "/v1/events" in text
 
 

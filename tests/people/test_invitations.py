@@ -29,7 +29,7 @@ from support.people import (
 )
 from support.world import NOW
 
-NOT_FOUND: Final = "We cannot find this page"
+EXPIRED: Final = "This link has expired"
 
 
 def _audit(api_server: ApiServer, merchant_id: str) -> list[tuple[str, str]]:
@@ -60,8 +60,8 @@ def test_accepting_an_invitation_creates_a_person_and_logs_in(shop: Shop) -> Non
     assert "Ada" in home.text
     assert "Owner" in home.text
     for second_use in (visitor.get(link.path), visitor.post(link.path, {"name": "Eve"})):
-        assert (second_use.status_code, heading_of(second_use)) == (404, NOT_FOUND)
-        assert "the link was used already or is older than 24 hours" in second_use.text
+        assert (second_use.status_code, heading_of(second_use)) == (404, EXPIRED)
+        assert "It was used already, or it is older than 24 hours" in second_use.text
     ((_, inviter), (_, invitee)) = _audit(shop.api_server, shop.id)
     assert inviter == "tester"
     assert invitee.startswith(f"{email} (per_")
@@ -217,7 +217,7 @@ def test_a_link_is_void_once_its_creator_lost_the_permission(shop: Shop) -> None
     valid_link = _create_link(other_owner, shop, merchant_id=shop.id, role="viewer")
     for link in links:
         assert Visitor(server).get(link.path).status_code == 200
-    tester = {"now": now, "actor": TESTER}
+    tester: dict[str, Any] = {"now": now, "actor": TESTER}
     server.tx(lambda tx: people.change_role(tx, shop.id, owner.person_id, "viewer", **tester))
     server.tx(lambda tx: people.remove_staff(tx, staff.person_id, **tester))
     for link in links:
@@ -286,7 +286,7 @@ def test_an_invitation_page_does_not_disclose_whether_its_address_has_an_account
     owner = create_person(api_server, second_shop.id, "owner")
     confirmed = create_person(api_server, shop.id, "viewer")
     _confirm(confirmed)
-    pages = []
+    pages: list[str] = []
     for email in (ada.email, confirmed.email, new_address()):
         link = _invite_as_owner(owner, second_shop.id, email)
         page = Visitor(api_server).get(link)
@@ -303,7 +303,7 @@ def test_a_refused_invitation_form_does_not_disclose_whether_its_address_has_an_
     owner = create_person(api_server, second_shop.id, "owner")
     confirmed = create_person(api_server, shop.id, "viewer")
     _confirm(confirmed)
-    responses = []
+    responses: list[tuple[str, int, int]] = []
     for email in (ada.email, confirmed.email, new_address()):
         link = _invite_as_owner(owner, second_shop.id, email)
         for visitor in (Visitor(api_server), owner):
@@ -450,7 +450,7 @@ def test_a_mailed_link_is_shown_to_nobody_and_confirms_the_account(shop: Shop) -
             admin.post(staff, form | {"email": emails[1], "role": "support"}),
         ]
         for page in pages:
-            assert "by mail. Nobody else sees it" in page.text
+            assert "by email. Nobody else sees it" in page.text
             assert re.search(r"/invite/[\w-]{43}", page.text) is None
         body = {"email": emails[2], "role": "viewer"}
         response = api_server.http.post("/v1/merchant/team/invitations", json=body, headers=headers)
@@ -459,3 +459,9 @@ def test_a_mailed_link_is_shown_to_nobody_and_confirms_the_account(shop: Shop) -
         assert invite_and_accept(email=emails[1], shown=True) == [{"confirmed": False}]
     finally:
         app.settings = before
+
+
+def test_a_used_link_leads_to_the_login(shop: Shop) -> None:
+    page = Visitor(shop.api_server).get(f"/invite/{'x' * 43}")
+    assert (page.status_code, heading_of(page)) == (404, EXPIRED)
+    assert 'href="/login"' in page.text

@@ -49,6 +49,7 @@ async def _invitation(
         request,
         "invitation.html",
         400 if errors else 200,
+        scripts=True,
         link=link,
         merchant=merchant,
         mine=mine,
@@ -131,7 +132,7 @@ async def _reset(
     hours = request.app.settings.factor_reset_hours
     return render.page(
         request, "reset.html", status, link=link, errors=errors or {}, wait=wait, options=options,
-        scripts=options is not None, factors=factors,
+        scripts=True, factors=factors,
         hours=request.localizer.duration(hours * HOUR_MS),
     )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """A person's own security settings: password, second factors, logins, language of mails."""
 
-from typing import Final
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
@@ -21,13 +22,28 @@ async def show(request: PageRequest) -> Response:
     return await _security(request)
 
 
+async def _render(
+    request: PageRequest, template: str, status: int = 200, **values: Any
+) -> Response:
+    """Render a page of the person's account, whose menu leads back to the person's merchants."""
+    async with request.app.db.connection() as tx:
+        workplaces = await people.workplaces(tx, request.login)
+    return render.page(request, template, status, scripts=True, workplaces=workplaces, **values)
+
+
 async def _security(
     request: PageRequest, status: int = 200, errors: dict[str, str] | None = None, wait: str = ""
 ) -> Response:
     async with request.app.db.connection() as tx:
         security = await people.security_of(tx, request.login, request.now)
-    return render.page(
-        request, "security.html", status, security=security, errors=errors or {}, wait=wait
+    return await _render(
+        request,
+        "security.html",
+        status,
+        address=urlsplit(request.app.settings.public_url).hostname,
+        security=security,
+        errors=errors or {},
+        wait=wait,
     )
 
 
@@ -106,7 +122,7 @@ async def _totp(
     settings = request.app.settings
     async with request.app.db.connection() as tx:
         secret = await second_factor.pending_secret(tx, request.login, settings.secret_key)
-    return render.page(
+    return await _render(
         request,
         "authenticator.html",
         status,
@@ -138,7 +154,7 @@ async def confirm_totp(request: PageRequest) -> Response:
         return await _totp(
             request, 400, {"code": N_("Enter the code that the authenticator shows now")}
         )
-    return _codes(request, codes)
+    return await _codes(request, codes)
 
 
 async def renew_codes(request: PageRequest) -> Response:
@@ -146,11 +162,11 @@ async def renew_codes(request: PageRequest) -> Response:
     codes = await request.app.db.run(
         lambda tx: second_factor.renew_codes(tx, request.login, request.now)
     )
-    return _codes(request, codes)
+    return await _codes(request, codes)
 
 
-def _codes(request: PageRequest, codes: list[str]) -> Response:
-    return render.page(request, "codes.html", codes=[totp.group_by_four(code) for code in codes])
+async def _codes(request: PageRequest, codes: list[str]) -> Response:
+    return await _render(request, "codes.html", codes=[totp.group_by_four(code) for code in codes])
 
 
 async def remove_totp(request: PageRequest) -> Response:
@@ -194,9 +210,7 @@ async def _passkey(
     options = await request.app.db.run(
         lambda tx: passkeys.new_options(tx, request.login, site, request.now)
     )
-    return render.page(
-        request, "passkey.html", status, scripts=True, options=options, errors=errors or {}
-    )
+    return await _render(request, "passkey.html", status, options=options, errors=errors or {})
 
 
 async def add_passkey(request: PageRequest) -> Response:
@@ -212,7 +226,7 @@ async def add_passkey(request: PageRequest) -> Response:
             request, 400, {"name": N_("This passkey was not accepted. Please try again")}
         )
     if codes:
-        return _codes(request, codes)
+        return await _codes(request, codes)
     return render.see_other(request, f"{PLACE}?done=passkey")
 
 

@@ -1,4 +1,4 @@
-"""The start page for developers: the API's address and the first steps with it."""
+"""The start page for developers: the API's address and the first tasks with it."""
 
 from typing import Final
 
@@ -14,9 +14,9 @@ PLACE: Final = f"{DASHBOARD_PATH}/developers"
 
 
 async def show(request: PageRequest) -> Response:
-    """Show the first steps, and which of them are done.
+    """Show the first tasks, and which of them are done.
 
-    A step is None if the person may not see its page.
+    A task is None if the person may not see its page.
     """
     merchant_id, access = request.merchant_id, request.access
     keys = endpoints = tested = None

@@ -32,11 +32,13 @@ class Row(msgspec.Struct, frozen=True):
 async def _build_rows(tx: Tx, request: PageRequest, events: Sequence[StoredEvent]) -> list[Row]:
     payloads = [_read_payload(event) for event in events]
     order_ids = {str(payload["order_id"]) for payload in payloads if payload.get("order_id")}
-    found = await orders.find_many(tx, request.merchant_id, sorted(order_ids)) if order_ids else {}
+    orders_by_id = (
+        await orders.find_many(tx, request.merchant_id, sorted(order_ids)) if order_ids else {}
+    )
     rows: list[Row] = []
     for event, payload in zip(events, payloads, strict=True):
         order_id = str(payload.get("order_id") or "")
-        order = found.get(order_id)
+        order = orders_by_id.get(order_id)
         amount = _format_amount(request, payload)
         rows.append(Row(event, amount, order_id, (order and order.customer_email) or ""))
     return rows

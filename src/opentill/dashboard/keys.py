@@ -1,7 +1,7 @@
 """A merchant's API keys: the list, the page of each, and the forms that change them."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import partial
 from typing import Final, Literal
@@ -15,7 +15,7 @@ from opentill.dashboard import developers, page_helpers
 from opentill.db.database import Tx
 from opentill.figures.model import day_bounds
 from opentill.merchants import Key, KeyFields, NewKey
-from opentill.people import MerchantRole, key_scopes
+from opentill.people import key_scopes
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
@@ -70,7 +70,7 @@ async def _render_list(
         chosen=chosen,
         entries=entries or {},
         scope_field=_SCOPE,
-        grants=_group_scopes(role) if role else [],
+        grants=_group_scopes(key_scopes.grantable_scopes(role)) if role else [],
         unrestricted=role is not None and key_scopes.may_give(role, None),
         new=new,
         form_id=form_ids.new_form_id(),
@@ -78,10 +78,10 @@ async def _render_list(
     )
 
 
-def _group_scopes(role: MerchantRole) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the scopes that a role may give, by object: each with what it allows."""
+def _group_scopes(scopes: Sequence[str]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return scopes by object: each with what it allows."""
     grants: dict[str, list[tuple[str, str]]] = {}
-    for scope in key_scopes.grantable_scopes(role):
+    for scope in scopes:
         name, _, action = scope.partition(":")
         grants.setdefault(name, []).append((scope, action))
     return list(grants.items())
@@ -178,6 +178,7 @@ async def _render_key(
         state=_read_state(key, request.now),
         word=_confirmation(key),
         creator=creator,
+        grants=_group_scopes(key.scopes or ()),
         may_change=role is not None and key_scopes.may_give(role, key.scopes),
         entries=entries or {},
         form_id=form_ids.new_form_id(),

@@ -211,8 +211,8 @@ LOGO_ERROR: Final = {
     ),
 }
 MAIL_RESULT: Final = {
-    "again": N_("It is sent once more."),
-    "saved": N_("Saved."),
+    "again": N_("The email is sent again."),
+    "saved": N_("The change is saved."),
 }
 MAIL_STATUS: Final = {
     "WAITING": NC_("mail", "Waiting"),
@@ -341,9 +341,9 @@ PROFILE_ERROR: Final = {
 PROFILE_FIELD: Final = {
     "display_name": N_("Name shown to customers"),
     "accent_color": N_("Accent color"),
-    "support_email": N_("Email for support"),
-    "support_url": N_("Help page"),
-    "terms_url": N_("Your terms"),
+    "support_email": N_("Support email"),
+    "support_url": N_("Help page URL"),
+    "terms_url": N_("Terms of service URL"),
     "legal_name": N_("Legal name"),
     "legal_address": N_("Address"),
     "tax_number": N_("Tax number"),

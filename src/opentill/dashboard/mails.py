@@ -146,7 +146,7 @@ async def save(request: PageRequest) -> Response:
 
 _PLACE: Final = f"{DASHBOARD_PATH}/mails"
 pages: Final = (
-    Page("GET", _PLACE, "mails.read", show, menu=N_("Mail"), group="settings"),
+    Page("GET", _PLACE, "mails.read", show, menu=N_("Emails"), group="settings"),
     Page("POST", f"{_PLACE}/preferences", "settings.manage", save),
     Page("POST", f"{_PLACE}/{{mail:id}}/resend", "mails.resend", resend),
     Page("POST", f"{DASHBOARD_PATH}/payments/{{order:id}}/receipt", "mails.resend", send_receipt),

@@ -124,16 +124,17 @@ def _rate(percent: str) -> str:
 
 
 async def save(request: PageRequest) -> Response:
-    """Change what customers see, and the time zone."""
-    return await _save(request, CUSTOMER_FIELDS)
+    """Change the fields of one of the page's forms: what customers see, or the time zone."""
+    form = await request.form()
+    return await _save(request, [field for field in CUSTOMER_FIELDS if field in form])
 
 
 async def preview(request: PageRequest) -> Response:
     """Show the form again with the preview of the colour that was entered, and save nothing."""
     form = await request.form()
-    entries = {field: form.get(field, "") for field in CUSTOMER_FIELDS}
+    entries = {field: form[field] for field in CUSTOMER_FIELDS if field in form}
     errors: dict[str, str] = {}
-    if entries["accent_color"].strip() and _valid_color(entries) is None:
+    if entries.get("accent_color", "").strip() and _valid_color(entries) is None:
         errors["accent_color"] = PROFILE_ERROR["accent_color"]
     return await _render_settings(request, 400 if errors else 200, errors, entries)
 

@@ -43,6 +43,7 @@ async def _render_team(
         "team.html",
         status,
         members=members,
+        owners=sum(member.role == "owner" for member in members),
         invitations=invitations,
         zone=ZoneInfo(merchant.time_zone),
         roles=MERCHANT_ROLES,

@@ -63,6 +63,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     email: str
     name: str
     created_at: int
+    has_factor: bool  # whether the person has an authenticator or a passkey
+    used_at: int | None  # when a login of the person that has not ended was last used
 
 
 class Staff(msgspec.Struct, frozen=True, kw_only=True):

@@ -125,7 +125,10 @@ PRUNE_CHALLENGES = Command("delete from passkey_challenges where expires_at < :b
 
 # ── roles ──
 _MEMBER_SQL = """
-    select m.merchant_id, m.person_id, m.role, p.email, p.name, m.created_at
+    select m.merchant_id, m.person_id, m.role, p.email, p.name, m.created_at,
+        p.totp_secret is not null or exists (select from passkeys k where k.person_id = p.id)
+            as has_factor,
+        (select max(used_at) from logins l where l.person_id = p.id) as used_at
     from members m join persons p on p.id = m.person_id
 """
 MEMBERS = Query(

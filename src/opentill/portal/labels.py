@@ -293,7 +293,8 @@ ERROR_TEXT: Final = {
     ),
     "missing": N_("There is no page at this address, or what it showed no longer exists."),
     "missing_link": N_(
-        "The address may be incomplete, or the link was used already or is older than 24 hours."
+        "It was used already, or it is older than 24 hours. If you have an account, log in. "
+        "Otherwise ask for a new link."
     ),
     "refused": N_("Nothing was changed. Please open the page again and start from there."),
     "busy": N_("Please wait a moment, then try again."),
@@ -302,7 +303,7 @@ ERROR_TEXT: Final = {
 ERROR_TITLE: Final = {
     "forbidden": N_("You may not do this"),
     "missing": N_("We cannot find this page"),
-    "missing_link": N_("We cannot find this page"),
+    "missing_link": N_("This link has expired"),
     "refused": N_("This request cannot be processed"),
     "busy": N_("Too many requests"),
     "unavailable": N_("We will be back in a moment"),

@@ -24,4 +24,5 @@ if (field && preview) {
   picker.addEventListener("input", () => { field.value = picker.value; show(); });
   picker.value = field.value.trim() || preview.dataset.color;
   field.after(picker);
+  document.getElementById("preview-button")?.remove(); // the preview follows the picker
 }
