@@ -134,8 +134,13 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """The codes and Alipay's message, truncated."""
-        text = f"{self.code} {self.sub_code} {self.sub_msg or self.msg}"
+        """The codes and Alipay's message, truncated.
+
+        Messages about requests that were not processed (``isv.…``) are left out, because they may
+        quote the request.
+        """
+        message = "" if self.code in UNPROCESSED else self.sub_msg or self.msg
+        text = f"{self.code} {self.sub_code} {message}"
         return "".join(c for c in text if c.isprintable())[:_MOST_SUMMARY].strip()
 
 
