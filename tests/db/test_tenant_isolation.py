@@ -94,7 +94,7 @@ EXPLAINED: Final = frozenset(
         "payouts.queries   ": "HELD_SINCE CONFIRM_ACCOUNT",
         # these process a run with payouts of many merchants, which tests/payouts/test_runs.py tests
         "payouts.queries  ": "NEXT_DUE_MERCHANTS PUT_IN_FILE SUMS_OF_RUNS IN_RUN TRANSFERS"
-        " ADD_TRANSFER IS_IN_RUN ACCOUNT ADD_ACCOUNT REQUEST_ANYWHERE WAITING_OF_RUN RUN_EXCEEDS"
+        " ADD_TRANSFER IS_IN_RUN ACCOUNT ACCOUNT_OF_PAYOUT ADD_ACCOUNT REQUEST_ANYWHERE WAITING_OF_RUN RUN_EXCEEDS"
         " MOVED_BY_RUN",
         # these run in tests/approvals; all but the search by an id are limited to a merchant
         "approvals.queries": "ANYWHERE WAITING WAITING_OF_SUBJECT INSERT BY_ID DECIDE DECIDED",
@@ -628,7 +628,6 @@ class Business:
         for path in ("/v1/payouts", "/v1/payouts?status=PAID", f"/v1/payouts/{payout.id}"):
             self.shop.data("GET", path)
         self.read_contents(payout.id)
-        api_server.tx(lambda tx: payouts.find_account_of(tx, self.id, payout.id))
         api_server.tx(lambda tx: payouts.search(tx, self.id, "PAID"))
         api_server.tx(lambda tx: payouts.failed_since(tx, self.id, 0))
         for is_approved in (True, False):
