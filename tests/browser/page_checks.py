@@ -75,9 +75,11 @@ BROWSER_COLOURED_BOXES = """() => [...document.querySelectorAll(
   .map(e => e.outerHTML.slice(0, 80))"""
 
 # Returns the targets smaller than 24 by 24 pixels that are not within a sentence (WCAG 2.5.8).
+# Those that are clipped away until they have the keyboard's focus cannot be touched.
 SMALL_TARGETS = """() => [...document.querySelectorAll('a, button, input, summary')]
   .filter(e => e.checkVisibility() && !e.closest('.skip') && e.type !== 'hidden')
   .filter(e => !(e.ariaHidden && e.tabIndex < 0))
+  .filter(e => getComputedStyle(e).clipPath !== 'inset(50%)')
   .map(e => e.closest('label') || e)
   .filter(e => { const r = e.getBoundingClientRect();
                  return (r.width < 24 || r.height < 24)

@@ -25,7 +25,7 @@ from support.people import create_person
             "decimal number",
         ),
         ("/console/rates/import", {}, "import", "Choose the file"),
-        ("/console/payouts/report", {}, "bank", "Choose"),
+        ("/console/payout-runs/report", {}, "bank", "Choose"),
         ("/console/reconciliation/compare", {"gateway": "sandbox"}, "compare", "Choose"),
         ("/console/merchants/{merchant}/standing", {"event": "suspended"}, "suspended", "reason"),
         ("/console/merchants/{merchant}/standing/notes", {"notes": ""}, "noted", "note"),
