@@ -22,6 +22,7 @@ from opentill.console import (
     member_invitation,
     merchant,
     merchants,
+    need_labels,
     needs,
     new_merchant,
     payment,
@@ -81,6 +82,6 @@ PAGES: Final[tuple[Page[PageRequest], ...]] = (
 )
 
 PORTAL: Final = Portal(
-    PAGES, CONSOLE_PATH, Path(__file__).parent / "templates", (labels, payout_labels)
+    PAGES, CONSOLE_PATH, Path(__file__).parent / "templates", (labels, need_labels, payout_labels)
 )
 routes: Final = endpoint.routes(PORTAL, CONSOLE_PATH)

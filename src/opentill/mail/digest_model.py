@@ -1,8 +1,15 @@
-"""The content of the daily digest of a merchant."""
+"""The daily digest of a merchant: who gets it, and its content."""
 
 import msgspec
 
 from opentill.mail.model import Amount
+
+
+class DigestMerchant(msgspec.Struct, frozen=True, kw_only=True):
+    """A merchant whose members get a daily digest."""
+
+    merchant_id: str
+    time_zone: str
 
 
 class DigestDay(msgspec.Struct, frozen=True, kw_only=True):

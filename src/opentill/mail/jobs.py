@@ -28,7 +28,7 @@ from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.figures.model import day_bounds, local
 from opentill.mail import approval_reminders, dead_letters, outbox, queries, topics, triggers
-from opentill.mail.digest_model import DigestContent, DigestDay
+from opentill.mail.digest_model import DigestContent, DigestDay, DigestMerchant
 from opentill.mail.model import (
     DAY_MS,
     MINUTE_MS,
@@ -36,7 +36,6 @@ from opentill.mail.model import (
     RETENTION_MS,
     AuditEntry,
     DeadlineContent,
-    DigestMerchant,
     Head,
     LoginContent,
     NearDeadline,

@@ -204,13 +204,6 @@ class NearDeadline(msgspec.Struct, frozen=True, kw_only=True):
     handled: bool
 
 
-class DigestMerchant(msgspec.Struct, frozen=True, kw_only=True):
-    """A merchant whose members get a daily digest."""
-
-    merchant_id: str
-    time_zone: str
-
-
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     """The number of waiting mails, and when the oldest is due (Unix ms; None: none waits).
 

@@ -1,10 +1,10 @@
 """All SQL of mail."""
 
 from opentill.db.query import Command, Query, Value
+from opentill.mail.digest_model import DigestMerchant
 from opentill.mail.model import (
     AuditEntry,
     DeadLetter,
-    DigestMerchant,
     GatewayOutage,
     Head,
     Mail,
