@@ -11,7 +11,6 @@ from opentill.core.errors import Invalid, Unavailable
 from opentill.db.clock import now_ms
 from opentill.gateways.model import (
     BadCallback,
-    FetchesKeys,
     Gateway,
     GatewayDisputeEvent,
     GatewayEvent,
@@ -20,6 +19,7 @@ from opentill.gateways.model import (
     ListsRefunds,
     Notified,
     Traces,
+    fetches_keys,
     is_notified,
 )
 from opentill.http.incoming import read_body
@@ -34,7 +34,7 @@ async def read_events(gateway: Gateway, scope: Scope, receive: Receive) -> tuple
     headers = dict[bytes, bytes](scope["headers"])
     body = await read_body(headers, receive)
     texts = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers.items()}
-    if isinstance(gateway, FetchesKeys):
+    if fetches_keys(gateway):
         await gateway.fetch_keys(texts)
     try:  # signatures expire by real time, not by business time
         return gateway.read_callback(texts, body, now_ms())

@@ -360,7 +360,7 @@ class ListsRefunds(Protocol):
 
 
 @runtime_checkable
-class FetchesKeys(Protocol):
+class FetchesKeys(Gateway, Protocol):
     """Implemented by adapters that must fetch the keys by which callbacks are verified."""
 
     async def fetch_keys(self, headers: Mapping[str, str]) -> None:
@@ -369,3 +369,8 @@ class FetchesKeys(Protocol):
         ``headers`` has lower-case names, and is not verified yet.
         """
         ...
+
+
+def fetches_keys(gateway: Gateway) -> TypeGuard[FetchesKeys]:
+    """Whether an adapter is ``FetchesKeys``; faster than ``isinstance`` with a protocol."""
+    return hasattr(gateway, "fetch_keys")
