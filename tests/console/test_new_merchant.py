@@ -62,6 +62,26 @@ def test_each_field_of_a_new_merchant_shows_its_error(api_server: ApiServer) -> 
         assert (refusal.status_code, f'id="{field}-error"' in refusal.text) == (400, True), field
 
 
+def test_the_owner_is_invited_with_the_merchant(api_server: ApiServer) -> None:
+    admin = create_person(api_server, None, staff_role="admin")
+    refusal = admin.post(PATH, new_form(admin, name="Quay Tea", owner="ben"))
+    assert (refusal.status_code, 'id="owner-error"' in refusal.text) == (400, True)
+    assert api_server.sql("select 1 as x from merchants where name = 'Quay Tea at sea'") == []
+    form = new_form(admin, name="Quay Tea at sea", owner="ben@quay.example")
+    links = set()
+    for _ in range(2):  # a double click submits the form twice
+        page = admin.post(PATH, form).text
+        assert "ben@quay.example is invited" in page
+        links |= set(re.findall(r"(/invite/[\w-]{43})", page))
+    (link,) = links
+    assert "Quay Tea at sea" in admin.get(link).text
+    rows = api_server.sql(
+        "select role from merchants join person_links on merchant_id = merchants.id"
+        " where name = 'Quay Tea at sea'"
+    )
+    assert rows == [{"role": "owner"}]
+
+
 def test_only_administrators_create_merchants(api_server: ApiServer) -> None:
     for role in ("finance", "support", "auditor"):
         visitor = create_person(api_server, None, staff_role=role)  # type: ignore[arg-type]
@@ -98,7 +118,13 @@ def test_an_administrator_invites_the_owner_and_members_of_a_merchant(
     assert '<option value="viewer" selected>' in page
     page = admin.post(path, {"email": "eve@quay.example", "role": "finance"}).text
     assert "eve@quay.example is invited" in page
+    page = admin.get(path).text
+    assert "Pending invitations" in page
+    (withdrawn,) = re.findall(r'name="id" value="([^"]+)">[^/]*eve@quay', page)
+    assert admin.post(f"{path}/withdraw", {"id": withdrawn}).status_code == 303
+    assert "eve@quay.example" not in admin.get(path).text
     support = create_person(api_server, None, staff_role="support")
+    assert support.post(f"{path}/withdraw", {"id": withdrawn}).status_code == 403
     assert path not in support.get(merchant_path).text
     assert "Only an administrator invites members." in support.get(path).text
     form = {"email": "eve@quay.example", "role": "owner"}

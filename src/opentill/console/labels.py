@@ -103,6 +103,12 @@ ACCOUNT: Final = {
     "frozen": N_("Frozen"),
     "reserve": N_("In reserve"),
 }
+ACCOUNT_STATE: Final = {
+    "none": N_("No bank account yet: nothing can be paid out."),
+    "held": N_("Payouts wait, because the bank sent one back."),
+    "waits": N_("Payouts wait, because the account was changed."),
+    "usable": N_("Payouts go to this account."),
+}
 ADJUSTMENT_ERROR: Final = {
     "kind": N_("Choose what is to be done"),
     "amount": N_("Enter an amount above 0, such as 25.00 or 1,200.50"),
@@ -118,10 +124,10 @@ ADJUSTMENT_ERROR: Final = {
 }
 ADJUSTMENT_KIND: Final = {
     "freeze": N_("Freeze available money"),
-    "unfreeze": N_("Unfreeze what an operator froze"),
-    "recharge": N_("Recharge: money that the merchant sent to your bank"),
-    "correct": N_("Correct because of an order"),
-    "fee": N_("Take a fee"),
+    "unfreeze": N_("Release money that staff have frozen"),
+    "recharge": N_("Credit money that the merchant sent to your bank"),
+    "correct": N_("Correct the balance"),
+    "fee": N_("Charge a fee"),
 }
 ADJUSTMENT_RESULT: Final = {
     "DONE": N_("{kind} of {amount}: done."),
@@ -130,7 +136,7 @@ ADJUSTMENT_RESULT: Final = {
 }
 ADJUSTMENT_STATUS: Final = {
     "DONE": N_("Done"),
-    "WAITING": N_("Waits"),
+    "WAITING": N_("Waiting for approval"),
     "REJECTED": N_("Rejected"),
 }
 ADJUSTMENT_SUBMIT: Final = {
@@ -152,9 +158,19 @@ AUDIT_FINDING: Final = {
     "inserted": N_("Entry {number} was inserted:"),
 }
 CAPABILITY: Final = {
-    "charge": N_("Take payments"),
-    "refund": N_("Refund"),
-    "payout": N_("Be paid out"),
+    "charge": N_("Payments"),
+    "refund": N_("Refunds"),
+    "payout": N_("Payouts"),
+}
+ABOUT_CAPABILITY: Final = {
+    "charge": N_("Customers can pay, and new sessions can be created."),
+    "refund": N_("The merchant can refund payments."),
+    "payout": N_("Available money can be paid out."),
+}
+CAPABILITY_SWITCH: Final = {
+    "on": N_("Switch on"),
+    "off": N_("Switch off"),
+    "keep_off": N_("Keep off after the suspension"),
 }
 DIFFERENCE: Final = {
     "missing_in_ledger": N_("Missing in the books"),
@@ -279,6 +295,13 @@ STANDING_ACTION: Final = {
     "resumed": NC_("merchant status", "Resume"),
     "closed": N_("Close for good"),
 }
+STANDING_BUTTON: Final = {
+    "approved": "button",
+    "declined": "button plain bad",
+    "suspended": "button plain bad",
+    "resumed": "button",
+    "closed": "button plain bad",
+}
 STANDING_RESULT: Final = {
     "suspended": N_("The merchant is suspended."),
     "resumed": N_("The merchant is active again."),
@@ -290,12 +313,12 @@ STANDING_RESULT: Final = {
 TERM: Final = {
     "platform_fee_rate": NC_("terms", "Fee"),
     "fees": N_("Fee schedule"),
-    "refund_fee_policy": N_("Fee of a refunded payment"),
-    "overdraft_minor": N_("Overdraft limit of refunds"),
+    "refund_fee_policy": N_("Fee on refunds"),
+    "overdraft_minor": N_("Overdraft limit"),
     "settlement_delay_days": N_("Settlement delay (days)"),
-    "settlement_calendar": N_("Days that count for settlement"),
+    "settlement_calendar": N_("Days counted"),
     "reserve_rate": N_("Rolling reserve"),
-    "reserve_days": N_("Days that the reserve is held"),
+    "reserve_days": N_("Reserve held (days)"),
     "dispute_fee_minor": N_("Fee for a lost dispute"),
     "payout_minimum_minor": N_("Minimum payout"),
     "ip_allowlist": N_("Allowed API addresses"),
@@ -311,8 +334,6 @@ TERM_ERROR: Final = {
     "addresses": N_("Enter addresses or networks such as 192.0.2.0/24"),
 }
 TERM_HINT: Final = {
-    "percent": N_("A number from 0 to below 100, such as 2.9"),
-    "amount": N_("An amount such as 15.00 or 1,200.50"),
     "rows": N_(
         "One row per method and currency, such as CREDIT_CARD:EUR=1.4%+0.25 for 1.4% and "
         "0.25 EUR of each card payment in euros."
@@ -322,7 +343,7 @@ TERM_HINT: Final = {
     ),
 }
 TERM_VALUE: Final = {
-    "KEPT": N_("kept"),
+    "KEPT": N_("not returned"),
     "RETURNED": N_("returned in proportion"),
     "EVERY_DAY": N_("every day"),
     "WEEKDAYS": N_("weekdays"),

@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from opentill import mail, merchants, people
 from opentill.console.merchants import PLACE
+from opentill.console.zone import ZONE
 from opentill.people import MERCHANT_ROLES
 from opentill.portal import invitations, mail_language, render
 from opentill.portal.model import Page
@@ -27,6 +28,7 @@ async def _page(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         members = await people.members(tx, merchant.id)
+        pending = await people.invitations(tx, merchant.id, request.now)
     shown: dict[str, Any] = {
         "email": "",
         "role": "viewer" if members else "owner",
@@ -41,6 +43,8 @@ async def _page(
         status,
         merchant=merchant,
         has_members=bool(members),
+        pending=pending,
+        zone=ZONE,
         roles=MERCHANT_ROLES,
         errors=errors or {},
         **shown,
@@ -75,8 +79,19 @@ async def invite_member(request: PageRequest) -> Response:
     return await _page(request, invited=invited, link=link)
 
 
+async def withdraw_invitation(request: PageRequest) -> Response:
+    """Withdraw an invitation, so that its link stops working. Raises NotFound."""
+    link_id = (await request.form()).get("id", "")
+    actor = people.actor_of(request.login, _REASON)
+    await request.app.db.run(
+        lambda tx: people.withdraw(tx, request.merchant_id, link_id, request.now, actor=actor)
+    )
+    return render.see_other(request, f"{PLACE}/{request.merchant_id}/members?withdrawn=1")
+
+
 _PLACE: Final = f"{PLACE}/{{merchant:id}}/members"
 pages: Final = (
     Page("GET", _PLACE, "merchants.read", show_form),
     Page("POST", _PLACE, "people.manage", invite_member),
+    Page("POST", f"{_PLACE}/withdraw", "people.manage", withdraw_invitation),
 )

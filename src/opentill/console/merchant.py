@@ -6,15 +6,17 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from opentill import agreement, ledger, merchants, people
+from opentill import agreement, figures, ledger, merchants, orders, payouts, people
 from opentill.console import terms
 from opentill.console.labels import ACCOUNT, TERM, TERM_VALUE
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
-from opentill.core import money
 from opentill.core.money import Money
+from opentill.figures.model import QUARTER_MS, quarter
 from opentill.ledger import TrialBalance
 from opentill.merchants import Merchant, Terms, TermsVersion
+from opentill.orders import Order, OrdersQuery
+from opentill.payouts import StoredAccount
 from opentill.people import Permission
 from opentill.portal import render
 from opentill.portal.model import Page
@@ -39,6 +41,15 @@ _DASHBOARD_PAGES: Final[tuple[tuple[str, str, Permission], ...]] = (
     (N_("Settings"), "/settings", "settings.read"),
     (N_("Team"), "/team", "team.read"),
 )
+_DAYS_MS: Final = 30 * 86_400_000  # the range of the merchant's volume
+# Terms that the page omits without a value, and the term whose value decides.
+_OPTIONAL_TERMS: Final = {
+    "reserve_rate": "reserve_rate",
+    "reserve_days": "reserve_rate",
+    "payout_minimum_minor": "payout_minimum_minor",
+}
+_UNSET: Final = "–"  # the text of a term without a value
+_NEWEST: Final = 5  # payments and payouts
 _ACCOUNTS: Final = ("available", "pending", "frozen", "reserve")
 
 
@@ -51,13 +62,24 @@ class VersionChanges(msgspec.Struct, frozen=True):
 
 async def show_merchant(request: PageRequest) -> Response:
     """Show a merchant. Raises NotFound."""
-    merchant_id, localizer = request.merchant_id, request.localizer
+    merchant_id, localizer, now = request.merchant_id, request.localizer, request.now
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
         balances = await ledger.trial_balance(tx, merchant_id)
         versions = await merchants.history(tx, merchant_id)
         acceptances = await agreement.acceptances(tx, merchant_id)
         members = await people.members(tx, merchant_id)
+        volumes = await figures.sum_range(
+            tx, merchant_id, quarter(max(0, now - _DAYS_MS)), quarter(now) + QUARTER_MS
+        )
+        account = await payouts.find_account(tx, merchant_id)
+        held_since = await payouts.account_held_since(tx, merchant_id)
+        newest_payouts = await payouts.list_newest(tx, merchant_id, _NEWEST, 0)
+    newest_payments = list[Order]()
+    if request.may("payments.read"):
+        newest_payments, _ = await orders.list_page(
+            request.app.replica.reading(), merchant_id, OrdersQuery(page=1, size=_NEWEST), None
+        )
     return render.page(
         request,
         "merchant.html",
@@ -69,12 +91,41 @@ async def show_merchant(request: PageRequest) -> Response:
         agreement=agreement.status(agreement.current(request.app.settings), acceptances),
         acceptance=acceptances[0] if acceptances else None,
         members=members,
+        volumes=[
+            (
+                localizer.amount(Money(sums.paid_minor, sums.currency)),
+                localizer.number(sums.payments),
+                localizer.amount(Money(sums.refunded_minor, sums.currency)),
+                localizer.amount(Money(sums.fees_minor, sums.currency)),
+            )
+            for sums in volumes
+            if sums.payments or sums.refunds or sums.fees_minor
+        ],
+        payments=[
+            (order, localizer.amount(Money(order.amount_minor, order.currency)))
+            for order in newest_payments
+        ],
+        payouts=[
+            (payout, localizer.amount(Money(payout.amount_minor, payout.currency)))
+            for payout in newest_payouts
+        ],
+        account=account,
+        account_state=_account_state(account, held_since, now),
         dashboard_pages=[
             (name, f"{request.base}/dashboard/{merchant_id}{path}")
             for name, path, permission in _DASHBOARD_PAGES
             if request.may(permission)
         ],
     )
+
+
+def _account_state(account: StoredAccount | None, held_since: int | None, now: int) -> str:
+    """Return the key of the text that says whether payouts can go to the account."""
+    if account is None:
+        return "none"
+    if held_since is not None:
+        return "held"
+    return "waits" if account.usable_from > now else "usable"
 
 
 def _balance_rows(localizer: Localizer, balance: TrialBalance) -> list[tuple[str, str]]:
@@ -84,10 +135,12 @@ def _balance_rows(localizer: Localizer, balance: TrialBalance) -> list[tuple[str
 
 def _term_rows(localizer: Localizer, merchant: Merchant) -> list[tuple[str, str]]:
     currency = merchant.settlement_currency
-    return [
+    rows = [
         (TERM[name], _write_term(localizer, name, getattr(merchant, name), currency))
         for name in Terms.__struct_fields__
+        if not (name in _OPTIONAL_TERMS and not getattr(merchant, _OPTIONAL_TERMS[name]))
     ]
+    return [(name, text) for name, text in rows if text != _UNSET]
 
 
 def _versions(
@@ -114,11 +167,11 @@ def _write_term(localizer: Localizer, name: str, value: Any, currency: str) -> s
     if name.endswith("_minor"):
         return localizer.amount(Money(value, currency))
     if name == "fees":
-        return ", ".join(map(terms.fee_text, merchants.read_fees(value))) or "–"
+        return ", ".join(map(terms.fee_text, merchants.read_fees(value))) or _UNSET
     if name.endswith("_rate"):
-        return f"{money.rate_text(value * 100)} %"
+        return localizer.exact_percent(value)
     if name == "ip_allowlist":
-        return ", ".join(value) or "–"
+        return ", ".join(value) or _UNSET
     return (
         localizer.gettext(TERM_VALUE[value]) if isinstance(value, str) else localizer.number(value)
     )

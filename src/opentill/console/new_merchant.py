@@ -1,18 +1,20 @@
 """Creating a merchant: its name, its settlement currency and its first terms."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+import msgspec
 from starlette.responses import Response
 
-from opentill import merchants, people, rates
+from opentill import mail, merchants, people, rates
 from opentill.console import terms
 from opentill.console.merchants import PLACE
+from opentill.core import money
 from opentill.core.errors import Invalid, KeyReused
 from opentill.db.database import Tx
-from opentill.merchants import Merchant
+from opentill.merchants import Actor, Merchant
 from opentill.people import command_permission
-from opentill.portal import form_ids, render
+from opentill.portal import form_ids, invitations, render
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
@@ -22,6 +24,14 @@ _LONGEST_NAME: Final = 200
 _LONGEST_REASON: Final = 500
 # Terms that the form shows at once; the others are folded.
 _FIRST: Final = ("platform_fee_rate", "settlement_delay_days")
+
+
+class _Created(msgspec.Struct, frozen=True):
+    """A new merchant, the address of the invited owner and the link, which no mail can carry."""
+
+    merchant_id: str
+    owner: str = ""
+    link: str = ""
 
 
 def _suggested_terms(now: int) -> dict[str, str]:
@@ -40,8 +50,15 @@ def _page(
     status: int = 200,
     errors: Mapping[str, str] | None = None,
     form: Mapping[str, str] | None = None,
+    created: _Created | None = None,
 ) -> Response:
-    suggested = {"name": "", "currency": _CURRENCY, "reason": "", **_suggested_terms(request.now)}
+    suggested = {
+        "name": "",
+        "owner": "",
+        "currency": _CURRENCY,
+        "reason": "",
+        **_suggested_terms(request.now),
+    }
     values = {name: (form or {}).get(name, text) for name, text in suggested.items()}
     folded = [field for field in terms.FIELDS if field.name not in _FIRST]
     return render.page(
@@ -50,6 +67,10 @@ def _page(
         status,
         first=[field for field in terms.FIELDS if field.name in _FIRST],
         folded=folded,
+        created=created,
+        invited=created.owner if created else "",
+        link=created.link if created else "",
+        currencies=sorted(money.EXPONENTS),
         is_open=any(field.name in (errors or {}) for field in folded),
         values=values,
         form_id=form_ids.new_form_id(),
@@ -77,7 +98,7 @@ def _read_terms(
 
 
 async def create_merchant(request: PageRequest) -> Response:
-    """Create a merchant.
+    """Create a merchant, and invite its owner if the form has an address.
 
     Sending the same form again has no effect.
     """
@@ -93,7 +114,7 @@ async def create_merchant(request: PageRequest) -> Response:
         return _page(request, 400, errors, form)
     actor = people.actor_of(request.login, reason)
 
-    async def work(tx: Tx) -> str:
+    async def create(tx: Tx) -> str:
         merchant: Merchant = await merchants.create(
             tx,
             name=name,
@@ -105,23 +126,56 @@ async def create_merchant(request: PageRequest) -> Response:
         )
         return merchant.id
 
+    owner = form.get("owner", "").strip() if request.may("people.manage") else ""
     try:
-        merchant_id = await form_ids.run_once(request, work)
+        created = await _create(request, create, owner, actor)
     except KeyReused:
         return _page(request, 409, {"name": form_ids.FORM_REUSED}, form)
+    except invitations.Refused as refusal:
+        return _page(request, refusal.status, {"owner": refusal.error}, form)
     except Invalid as problem:
         return _page(request, 400, _error_texts(problem), form)
+    return await _show_created(request, created, currency)
+
+
+async def _create(
+    request: PageRequest, create: Callable[[Tx], Awaitable[str]], owner: str, actor: Actor
+) -> _Created:
+    """Create the merchant and, if ``owner`` is not "", invite them in the same transaction."""
+    if not owner:
+        return _Created(await form_ids.run_once(request, create))
+
+    async def create_and_invite(tx: Tx) -> _Created:
+        merchant_id, settings = await create(tx), request.app.settings
+        invitation = mail.NewInvitation(
+            email=owner,
+            by=request.login.name,
+            language=request.localizer.language,
+            merchant_id=merchant_id,
+            role="owner",
+        )
+        new = await invitations.create(tx, settings, invitation, actor, request.now)
+        return _Created(merchant_id, new.link.email, invitations.shown_link(settings, new))
+
+    return await form_ids.create_secret(request, create_and_invite, _Created)
+
+
+async def _show_created(request: PageRequest, created: _Created, currency: str) -> Response:
+    """Show the owner's link if no mail can carry it, else the merchant."""
+    if created.link:
+        return _page(request, created=created)
     async with request.app.db.connection() as tx:
         is_rated = currency == "USD" or await rates.find_newest(tx, currency, "USD", request.now)
+    done = "invited" if created.owner else "created"
     return render.see_other(
-        request, f"{PLACE}/{merchant_id}?done={'created' if is_rated else 'unrated'}"
+        request, f"{PLACE}/{created.merchant_id}?done={done if is_rated else 'unrated'}"
     )
 
 
 def _error_texts(problem: Invalid) -> dict[str, str]:
     """Return the error text by the field of the form that the service has refused."""
     if problem.field in {"currency", "settlementCurrency", "settlement_currency"}:
-        return {"currency": N_("Enter the code of a currency, such as EUR")}
+        return {"currency": N_("Choose a currency")}
     if problem.field == "name":
         return {"name": N_("Enter a name of 1 to 200 characters")}
     return terms.error_texts(problem)

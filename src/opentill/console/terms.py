@@ -54,7 +54,7 @@ FIELDS: Final = (
 )
 # The sections of the form: their headings and fields.
 _SECTIONS: Final = (
-    (N_("Fees"), ("platform_fee_rate", "fees", "refund_fee_policy", "dispute_fee_minor")),
+    (N_("Fees"), ("platform_fee_rate", "dispute_fee_minor", "refund_fee_policy", "fees")),
     (
         N_("Settlement and payouts"),
         (

@@ -5,6 +5,7 @@ from typing import Final
 
 from opentill import mail
 from opentill.core.errors import Invalid
+from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.merchants import Actor
 from opentill.people import MERCHANT_ROLES, MerchantRole, NewLink
@@ -39,12 +40,21 @@ async def invite(
     Raises Refused, and NotFound for an unknown merchant.
     """
     settings = request.app.settings
+    new = await request.app.db.run(lambda tx: create(tx, settings, invitation, actor, request.now))
+    return new.link.email, shown_link(settings, new)
 
-    async def work(tx: Tx) -> NewLink:
-        return (await mail.invite(tx, settings, invitation, actor, request.now))[0]
 
+def shown_link(settings: Settings, new: NewLink) -> str:
+    """Return the address of a new link, "" if it is mailed and nobody else sees it."""
+    return settings.public_url.rstrip("/") + new.path if new.is_shown else ""
+
+
+async def create(
+    tx: Tx, settings: Settings, invitation: mail.NewInvitation, actor: Actor, now: int
+) -> NewLink:
+    """Create an invitation. Raises Refused, and NotFound for an unknown merchant."""
     try:
-        new = await request.app.db.run(work)
+        return (await mail.invite(tx, settings, invitation, actor, now))[0]
     except mail.TooManyInvitations:
         error = N_(
             "A person may invite 50 times within 24 hours, and a merchant "
@@ -60,4 +70,3 @@ async def invite(
         elif "staff" in (problem.reason or ""):
             error = N_("This person is staff already")
         raise Refused(400, error) from None
-    return new.link.email, settings.public_url.rstrip("/") + new.path if new.is_shown else ""
