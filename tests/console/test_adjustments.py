@@ -44,7 +44,7 @@ def test_an_adjustment_is_quoted_and_then_made_once(shop: Shop) -> None:
     path = f"/console/merchants/{shop.id}/adjustments"
     assert f'href="{path}"' in finance.get(f"/console/merchants/{shop.id}").text
     quote = get_quote(finance, path)
-    assert "Available $0.00 before, $25.00 after" in visible_text(quote.text)
+    assert "Available $0.00 → $25.00" in visible_text(quote.text)
     assert read_available_and_frozen(shop) == (0, 0)
     form = confirmation_form(quote)
     # A double click submits the form twice.
@@ -56,7 +56,7 @@ def test_an_adjustment_is_quoted_and_then_made_once(shop: Shop) -> None:
     refusal = finance.post(path, form | {"amount": "26.00", "reference": "R-2"})
     assert (refusal.status_code, 'value="26.00"' in refusal.text) == (422, True)
     freeze = get_quote(finance, path, kind="freeze", amount="10.00", reference="F-1")
-    balances = "Available $25.00 before, $15.00 after Frozen $0.00 before, $10.00"
+    balances = "Available $25.00 → $15.00 Frozen $0.00 → $10.00"
     assert balances in visible_text(freeze.text)
     assert finance.post(path, confirmation_form(freeze)).status_code == 303
     assert read_available_and_frozen(shop) == (1500, 1000)
@@ -101,7 +101,7 @@ def test_the_amount_of_an_adjustment_is_entered_as_people_write_it(
     finance = create_person(shop.api_server, None, staff_role="finance")
     path = f"/console/merchants/{shop.id}/adjustments"
     quote = finance.get(path, params=form_values(amount=entry))
-    assert f"Available $0.00 before, {shown} after" in visible_text(quote.text)
+    assert f"Available $0.00 → {shown}" in visible_text(quote.text)
     result_url = finance.post(path, confirmation_form(quote)).headers["location"]
     assert f"Recharge of {shown}: done." in visible_text(finance.get(result_url).text)
 

@@ -30,7 +30,7 @@ def test_staff_set_the_deadline_of_a_dispute_which_then_needs_attention(shop: Sh
     path = f"/console/disputes/{dispute.id}"
     assert f'href="{path}"' in agent.get(f"/console/payments/{dispute.order_id}").text
     page = agent.get(path)
-    assert (heading_of(page), "none set" in page.text) == ("Dispute of $9.99", True)
+    assert (heading_of(page), "None set" in page.text) == ("Dispute of $9.99", True)
     form = form_fields(page.text, f"{path}/deadline") | {"reason": "the <bank> says so"}
     today = datetime.fromtimestamp(shop.api_server.app.clock() // 1000, UTC).date()
     day = str(today + timedelta(days=1))
@@ -254,3 +254,40 @@ def test_a_response_needs_attention_until_staff_add_a_note(shop: Shop) -> None:
     form = form_fields(agent.get(path).text, f"{path}/notes")
     agent.post(f"{path}/notes", form | {"note": "Sent to the bank."})
     assert f'href="{path}"' not in agent.get(need).text
+
+
+def test_the_outcome_is_recorded_on_the_page_of_the_dispute(shop: Shop) -> None:
+    agent = create_person(shop.api_server, None, staff_role="support")
+    auditor = create_person(shop.api_server, None, staff_role="auditor")
+    won, lost = (shop.open_dispute(shop.create_paid_order()["id"]) for _ in range(2))
+    path = f"/console/disputes/{won.id}"
+    page = agent.get(path).text
+    assert "The merchant keeps" in page
+    assert f'action="{path}/dispute-won"' not in auditor.get(path).text
+    form = form_fields(page, f"{path}/dispute-won")
+    refusal = agent.post(f"{path}/dispute-won", form)
+    assert (refusal.status_code, 'id="dispute-won-reason-error"' in refusal.text) == (400, True)
+    form |= {"dispute-won-reason": "the bank <agreed>"}
+    entries = {name: text for name, text in form.items() if name != "form_person"}
+    assert auditor.post(f"{path}/dispute-won", entries).status_code == 403
+    for _ in range(2):  # a double click submits the form twice
+        response = agent.post(f"{path}/dispute-won", form)
+        assert response.headers["location"] == f"{path}?done=dispute-won"
+    page = agent.get(f"{path}?done=dispute-won").text
+    assert "The dispute has ended as won." in page
+    assert "/dispute-" not in page.partition("<main")[2]
+    late = agent.post(f"{path}/dispute-lost", form | {"dispute-lost-reason": "an old page"})
+    assert (late.status_code, "has changed since" in late.text) == (409, True)
+    path = f"/console/disputes/{lost.id}"
+    form = form_fields(agent.get(path).text, f"{path}/dispute-lost")
+    agent.post(f"{path}/dispute-lost", form | {"dispute-lost-reason": "no evidence"})
+    assert f'action="{path}/dispute-recovered"' in agent.get(path).text
+    rows = shop.api_server.sql(
+        "select status, merchant_id from disputes where id = any($1) order by status",
+        [won.id, lost.id],
+    )
+    assert [row["status"] for row in rows] == ["LOST", "WON"]
+    actions = shop.api_server.sql(
+        "select action, reason from audit_log where subject like $1", f"%{won.id}%"
+    )
+    assert {"action": "disputes win", "reason": "the bank <agreed>"} in actions

@@ -68,7 +68,7 @@ def test_the_owner_is_invited_with_the_merchant(api_server: ApiServer) -> None:
     assert (refusal.status_code, 'id="owner-error"' in refusal.text) == (400, True)
     assert api_server.sql("select 1 as x from merchants where name = 'Quay Tea at sea'") == []
     form = new_form(admin, name="Quay Tea at sea", owner="ben@quay.example")
-    links = set()
+    links = set[str]()
     for _ in range(2):  # a double click submits the form twice
         page = admin.post(PATH, form).text
         assert "ben@quay.example is invited" in page

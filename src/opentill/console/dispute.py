@@ -1,16 +1,18 @@
-"""The page of a dispute of any merchant: its deadline, the merchant's evidence, and the notes.
-
-Staff decide a dispute on the page of its payment, which shows the money that a decision moves.
-"""
+"""The page of a dispute of any merchant: its outcome, deadline, evidence and notes."""
 
 from collections.abc import Mapping
 from datetime import date, timedelta
+from functools import partial
 from typing import Final
 
 from starlette.responses import Response
 
-from opentill import disputes, merchants, people
+from opentill import disputes, merchants, orders, people
+from opentill.approvals import WaitingAction
+from opentill.console import payment_actions
 from opentill.console.labels import GIVE_A_REASON_255
+from opentill.console.needs import SOON_MS
+from opentill.console.payment_actions import DISPUTE_ACTIONS, Action, ActionCall
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, KeyReused, or_not_found
 from opentill.core.money import Money
@@ -26,7 +28,9 @@ from opentill.web.translations import N_
 
 _LONGEST_REASON: Final = 255
 _LATEST_DEADLINE: Final = timedelta(days=366)  # a deadline may be at most this far from today
-_FIELDS: Final = ("until", "reason", "note")
+_FIELDS: Final = (
+    "until", "reason", "note", *(f"{action.name}-reason" for action in DISPUTE_ACTIONS)
+)  # fmt: skip
 
 
 class _Stale(Exception):
@@ -58,6 +62,16 @@ async def _page(
         merchant = await merchants.find(tx, merchant_id)
         dispute_notes = await disputes.list_notes(tx, dispute)
         files = await disputes.list_evidence(tx, dispute)
+        order = await orders.find(tx, merchant_id, dispute.order_id)
+        offers = [
+            offer
+            for offer in payment_actions.offer_decisions(dispute)
+            if request.may(offer.action.permission)
+        ]
+        who = people.actor_of(request.login, "").who
+        waiting = await payment_actions.list_waiting(
+            tx, order, offers, (who, request.app.settings, request.now)
+        )
     return render.page(
         request,
         "dispute.html",
@@ -76,7 +90,9 @@ async def _page(
         seen=_state_token(dispute),
         errors=errors or {},
         form_id=form_ids.new_form_id,
-        is_late=dispute.respond_by is not None and dispute.respond_by < request.now,
+        offers=offers,
+        waiting=waiting,
+        soon=SOON_MS,
         zone=ZONE,
     )
 
@@ -84,6 +100,43 @@ async def _page(
 def _state_token(dispute: Dispute) -> str:
     """Return a token of a dispute's present state. A form with another token is stale."""
     return f"{dispute.status}.{dispute.respond_by or 0}"
+
+
+async def decide(request: PageRequest, action: Action) -> Response:
+    """Record the outcome of the dispute.
+
+    Sending the same form again has no effect.
+    """
+    form, dispute = await request.form(), await _visit(request)
+    field, ids = f"{action.name}-reason", (dispute.merchant_id, dispute.id)
+    reason = form.get(field, "").strip()
+    if not 0 < len(reason) <= _LONGEST_REASON:
+        return await _page(request, 400, {field: GIVE_A_REASON_255}, form)
+    actor = people.actor_of(request.login, reason)
+
+    async def work(tx: Tx) -> str:
+        # Take the locks in this order: merchant, audit log, order.
+        await merchants.lock(tx, dispute.merchant_id)
+        await merchants.lock_audit_log(tx)
+        order = await orders.lock(tx, dispute.merchant_id, dispute.order_id)
+        if _state_token(await disputes.find(tx, *ids)) != form.get("seen"):
+            raise _Stale
+        entries = {"subject": dispute.id}
+        call = ActionCall(request.app.settings, order, entries, actor, request.now)
+        result = await action.apply(tx, call)
+        return result.id if isinstance(result, WaitingAction) else dispute.id
+
+    try:
+        result_id = await form_ids.run_once(request, work)
+    except (Invalid, KeyReused, _Stale):
+        error = N_(
+            "The dispute has changed since this was shown, or this form was used already. "
+            "Nothing was done by it. Look at the dispute, then decide again"
+        )
+        return await _page(request, 409, {"decision": error}, form)
+    if result_id != dispute.id:
+        return render.see_other(request, f"{PLACE}/{dispute.id}?waits={result_id}")
+    return _redirect(request, action.name)
 
 
 async def set_deadline(request: PageRequest) -> Response:
@@ -185,6 +238,10 @@ _DISPUTE: Final = f"{PLACE}/{{dispute:id}}"
 pages: Final = (
     Page("GET", _DISPUTE, "disputes.read", show_dispute),
     Page("POST", f"{_DISPUTE}/deadline", "disputes.decide", set_deadline),
+    *(
+        Page("POST", f"{_DISPUTE}/{action.name}", action.permission, partial(decide, action=action))
+        for action in DISPUTE_ACTIONS
+    ),
     Page("POST", f"{_DISPUTE}/notes", "disputes.decide", add_note),
     Page("GET", f"{_DISPUTE}/payment.pdf", "disputes.read", send_record),
     Page("GET", f"{_DISPUTE}/evidence/{{file:id}}", "disputes.read", download_evidence),

@@ -90,6 +90,7 @@ async def list_disputes(request: PageRequest) -> Response:
         file=request.console("disputes.csv") + filters.query_string(request),
         choices=[(name, request.localizer.gettext(DISPUTE_STATUS[name])) for name in _CHOICES],
         choice=choice,
+        soon=SOON_MS,
         by_deadline=query.due is not None,
         this_month=next(iter(this_month), None),
         days=days,

@@ -192,7 +192,18 @@ DISPUTE_RESPONSE_TEXT: Final = {
     "ACCEPTED": N_("Accepted: the customer keeps the money"),
     "CONTESTED": N_("Contested: submit the evidence to the bank"),
 }
-DISPUTE_RESULT: Final = {"deadline": N_("The deadline is set."), "note": N_("The note is added.")}
+DISPUTE_DECISION: Final = {
+    "dispute-won": N_("Mark as won"),
+    "dispute-lost": N_("Mark as lost"),
+    "dispute-recovered": N_("Money recovered"),
+}
+DISPUTE_RESULT: Final = {
+    "deadline": N_("The deadline is set."),
+    "note": N_("The note is added."),
+    "dispute-won": N_("The dispute has ended as won."),
+    "dispute-lost": N_("The dispute has ended as lost."),
+    "dispute-recovered": N_("That the money was recovered is recorded."),
+}
 DISPUTE_STATUS: Final = {
     "SOON": N_("Open, due within three days"),
     "OPEN": N_("Open"),

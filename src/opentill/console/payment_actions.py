@@ -217,6 +217,9 @@ _DECISIONS: Final[Mapping[str, tuple[Action, ...]]] = {
 }
 
 
+DISPUTE_ACTIONS: Final = (DISPUTE_WON, DISPUTE_LOST, DISPUTE_RECOVERED)
+
+
 def state_token(order: Order) -> str:
     """Return a token of an order's present state. A form with another token is stale."""
     return f"{order.status}.{order.updated_at}"
@@ -247,10 +250,15 @@ def list_offers(payment: Payment, adapters: Collection[str]) -> Iterator[Offer]:
     if orders.can(order, "disputed") and unrefunded.minor > 0:
         yield Offer(action=DISPUTE_OPEN, most=unrefunded)
     for dispute in payment.disputes:
-        for action in _DECISIONS.get(dispute.status, ()):
-            yield _offer_for_dispute(action, dispute)
+        yield from offer_decisions(dispute)
     if payment.notice is not None and order.paid_at is not None:
         yield Offer(action=NOTIFY)
+
+
+def offer_decisions(dispute: Dispute) -> Iterator[Offer]:
+    """Yield the outcomes that a dispute allows now."""
+    for action in _DECISIONS.get(dispute.status, ()):
+        yield _offer_for_dispute(action, dispute)
 
 
 async def list_waiting(

@@ -52,6 +52,7 @@ async def _page(
             Rules.from_settings(request.app.settings), request.now,
         )  # fmt: skip
         runs = await payouts.find_runs_of_payouts(tx, [payout])
+        account = await payouts.find_account(tx, merchant.id)
 
     def write_amount(minor: int) -> str:
         return request.localizer.amount(Money(minor, payout.currency))
@@ -62,6 +63,8 @@ async def _page(
         status,
         payout=payout,
         merchant=merchant,
+        # The account may have been replaced since: then it is not the one that the payout went to.
+        account=account if account and account.created_at <= payout.created_at else None,
         run=runs.get((merchant.id, payout.id)),
         amount=write_amount(payout.amount_minor),
         fee=write_amount(payout.fee_minor),
