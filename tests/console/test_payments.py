@@ -122,7 +122,7 @@ def test_the_page_shows_the_merchants_view_marked_for_staff_and_records_the_visi
     auditor = create_staff(shop, "auditor")
     page = auditor.get(f"{PATH}/{order['id']}")
     assert "<code>order.paid</code>" in page.text
-    assert "You see this as staff" in page.text
+    assert "Your visit is in the audit log" in page.text
     merchants_page = f"/dashboard/{shop.id}/payments/{order['id']}"
     assert f'href="{merchants_page}"' in page.text
     assert f'href="{PATH}/{order["id"]}"' in auditor.get(merchants_page).text

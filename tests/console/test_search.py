@@ -32,7 +32,7 @@ def search(visitor: Visitor, text: str) -> dict[str, str]:
         heading = _HEADING.search(group)
         assert heading is not None
         groups[re.sub(r" [0-9,]+$", "", text_of(heading[1]))] = text_of(group)
-    assert groups or "the name of a merchant or of a product" in response.text
+    assert groups or "the name of a merchant, product or colleague" in response.text
     return groups
 
 

@@ -133,3 +133,13 @@ def test_a_405_lists_the_allowed_methods(shop: Shop, method: str, path: str, all
     page = shop.browser.request(method, path)
     assert (page.status_code, page.headers["allow"]) == (405, allow)
     assert "<h1>Something went wrong</h1>" in page.text
+
+
+def test_a_chosen_test_card_fills_in_the_form(shop: Shop) -> None:
+    path = f"/pay/{shop.start_payment()}"
+    page = shop.browser.get(path).text
+    assert f'{path}?card=4000000000000002"' in page
+    filled = shop.browser.get(f"{path}?card=4000000000000002").text
+    assert 'value="4000 0000 0000 0002"' in filled
+    assert 'value="123"' in filled
+    assert 'value="4111' not in shop.browser.get(f"{path}?card=4111111111111111").text

@@ -23,14 +23,14 @@ BANK_ACCOUNT_ERROR: Final = {
     "building": N_("Enter at most 16 characters."),
     "postcode": N_("Enter at most 16 characters."),
     "town": N_("Enter the town, at most 35 characters."),
-    "addresscountry": N_("Enter the two letters of the country, such as DE."),
+    "addresscountry": N_("Choose the country."),
     "reason": N_("Say why, in a few words."),
     "holder": N_("Enter the account holder’s name, at most 70 characters."),
     "account": N_(
         "Enter an IBAN whose check digits are right, or an account "
         "number of 3 to 34 letters and digits."
     ),
-    "country": N_("Enter the two letters of the bank’s country, such as US."),
+    "country": N_("Choose the bank’s country."),
     "clearing": N_(
         "Enter the bank’s code with as many digits as its country has, or the BIC instead."
     ),

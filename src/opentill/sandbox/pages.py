@@ -198,12 +198,21 @@ async def pay_page(request: Request) -> Response:
     if path := _other_page(payment):
         return pages.go(path)
     if payment.method == "CREDIT_CARD":
-        return pages.show(
-            request, "card.html", payment, form=CardForm(), errors={}, cards=TEST_CARDS
-        )
+        form = _filled_in(request.query_params.get("card", ""))
+        return pages.show(request, "card.html", payment, form=form, errors={}, cards=TEST_CARDS)
     if payment.method == "BANK_TRANSFER":
         return pages.show(request, "transfer.html", payment)
     return pages.show(request, "wallet.html", payment)
+
+
+def _filled_in(number: str) -> CardForm:
+    """Return the form with a test card that the customer has chosen, else an empty form."""
+    for card in TEST_CARDS:
+        if card.number == number:
+            return CardForm(
+                number=card.spaced, exp=f"12/{(datetime.now(UTC).year + 1) % 100:02}", csc="123"
+            )
+    return CardForm()
 
 
 async def pay_by_card(request: Request) -> Response:
