@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup, escape
 
-from opentill.console.labels import CAPABILITY, MERCHANT_STATUS, TERM
+from opentill.console.labels import MERCHANT_STATUS
+from opentill.console.merchant_labels import CAPABILITY, TERM
 from opentill.core.money import EXPONENTS, Money
 from opentill.merchants import AuditRow
 from opentill.portal.labels import ROLE, STAFF_ROLE

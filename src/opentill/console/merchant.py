@@ -8,7 +8,8 @@ from starlette.responses import Response
 
 from opentill import agreement, figures, ledger, merchants, orders, payouts, people
 from opentill.console import terms
-from opentill.console.labels import ACCOUNT, TERM, TERM_VALUE
+from opentill.console.labels import ACCOUNT
+from opentill.console.merchant_labels import TERM, TERM_VALUE
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
 from opentill.core.money import Money

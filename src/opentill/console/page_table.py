@@ -21,6 +21,7 @@ from opentill.console import (
     labels,
     member_invitation,
     merchant,
+    merchant_labels,
     merchants,
     need_labels,
     needs,
@@ -82,6 +83,9 @@ PAGES: Final[tuple[Page[PageRequest], ...]] = (
 )
 
 PORTAL: Final = Portal(
-    PAGES, CONSOLE_PATH, Path(__file__).parent / "templates", (labels, need_labels, payout_labels)
+    PAGES,
+    CONSOLE_PATH,
+    Path(__file__).parent / "templates",
+    (labels, merchant_labels, need_labels, payout_labels),
 )
 routes: Final = endpoint.routes(PORTAL, CONSOLE_PATH)

@@ -13,7 +13,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, people
-from opentill.console.labels import TERM_ERROR
+from opentill.console.merchant_labels import TERM_ERROR
 from opentill.console.merchants import PLACE
 from opentill.core import amounts, money
 from opentill.core.amounts import UnreadableAmount

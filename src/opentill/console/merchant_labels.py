@@ -1,0 +1,102 @@
+"""Texts that pages of a merchant choose by a value: terms, status, capabilities."""
+
+from typing import Final
+
+from opentill.web.translations import N_, NC_
+
+ABOUT_CAPABILITY: Final = {
+    "charge": N_("Customers can pay, and new sessions can be created."),
+    "refund": N_("The merchant can refund payments."),
+    "payout": N_("Available money can be paid out."),
+}
+ABOUT_STANDING_ACTION: Final = {
+    "approved": N_(
+        "The merchant can take payments at once. You get a link that "
+        "makes the applicant its owner; send it to them."
+    ),
+    "declined": N_("The merchant is closed. Nobody is notified: let the applicant know."),
+    "suspended": N_(
+        "No sessions, payments or payouts can be started any more. Those under way are completed, "
+        "and customers still get refunds."
+    ),
+    "resumed": N_("Capabilities that were switched off separately stay off."),
+    "closed": N_(
+        "API keys, members, endpoints and Epay stop working. Staff can still view its books."
+    ),
+}
+ACCOUNT_STATE: Final = {
+    "none": N_("No bank account yet: nothing can be paid out."),
+    "held": N_("Payouts wait, because the bank sent one back."),
+    "waits": N_("Payouts wait, because the account was changed."),
+    "usable": N_("Payouts go to this account."),
+}
+CAPABILITY: Final = {
+    "charge": N_("Payments"),
+    "refund": N_("Refunds"),
+    "payout": N_("Payouts"),
+}
+CAPABILITY_SWITCH: Final = {
+    "on": N_("Switch on"),
+    "off": N_("Switch off"),
+    "keep_off": N_("Keep off after the suspension"),
+}
+STANDING_ACTION: Final = {
+    "approved": NC_("merchant status", "Approve"),
+    "declined": N_("Decline"),
+    "suspended": N_("Suspend"),
+    "resumed": NC_("merchant status", "Resume"),
+    "closed": N_("Close for good"),
+}
+STANDING_BUTTON: Final = {
+    "approved": "button",
+    "declined": "button plain bad",
+    "suspended": "button plain bad",
+    "resumed": "button",
+    "closed": "button plain bad",
+}
+STANDING_RESULT: Final = {
+    "suspended": N_("The merchant is suspended."),
+    "resumed": N_("The merchant is active again."),
+    "declined": N_("The application is declined."),
+    "closed": N_("The merchant is closed."),
+    "switched": N_("The capability is switched."),
+    "noted": N_("The note is added."),
+}
+TERM: Final = {
+    "platform_fee_rate": NC_("terms", "Fee"),
+    "fees": N_("Fee schedule"),
+    "refund_fee_policy": N_("Fee on refunds"),
+    "overdraft_minor": N_("Overdraft limit"),
+    "settlement_delay_days": N_("Settlement delay (days)"),
+    "settlement_calendar": N_("Days counted"),
+    "reserve_rate": N_("Rolling reserve"),
+    "reserve_days": N_("Reserve held (days)"),
+    "dispute_fee_minor": N_("Fee for a lost dispute"),
+    "payout_minimum_minor": N_("Minimum payout"),
+    "ip_allowlist": N_("Allowed API addresses"),
+}
+TERM_ERROR: Final = {
+    "percent": N_("Enter a number from 0 to below 100 with at most four decimals, such as 2.9"),
+    "amount": N_("Enter an amount such as 15.00 or 1,200.50"),
+    "days": N_("Enter a whole number of days: at most 365 until settlement, 3650 for the reserve"),
+    "choice": N_("Choose one of the values"),
+    "rows": N_(
+        "Enter rows such as CREDIT_CARD:EUR=1.4%+0.25, with a method and a currency that exist"
+    ),
+    "addresses": N_("Enter addresses or networks such as 192.0.2.0/24"),
+}
+TERM_HINT: Final = {
+    "rows": N_(
+        "One row per method and currency, such as CREDIT_CARD:EUR=1.4%+0.25 for 1.4% and "
+        "0.25 EUR of each card payment in euros."
+    ),
+    "addresses": N_(
+        "One address or network per row, such as 192.0.2.0/24. Leave it empty to allow all."
+    ),
+}
+TERM_VALUE: Final = {
+    "KEPT": N_("not returned"),
+    "RETURNED": N_("returned in proportion"),
+    "EVERY_DAY": N_("every day"),
+    "WEEKDAYS": N_("weekdays"),
+}
