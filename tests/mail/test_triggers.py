@@ -19,6 +19,7 @@ from opentill.mail.model import Mail
 from opentill.orders import Order, Payer
 from opentill.people import Browser
 from opentill.people import queries as people_queries
+from opentill.people.model import digest
 from support import world
 from support.mailing import mail_settings
 from support.payout_runs import IBAN
@@ -62,7 +63,7 @@ async def _add_member(tx: Tx, merchant_id: str, role: people.MerchantRole, email
     )  # fmt: skip
     await people_queries.INSERT_PERSON.run(tx, person)
     login = await people.begin(tx, person, Browser("192.0.2.1", "Testfox/1.0"), NOW)
-    login_row = await people_queries.LOGIN.first(tx, token_sha256=people.model.digest(login.token))
+    login_row = await people_queries.LOGIN.first(tx, token_sha256=digest(login.token))
     assert login_row is not None
     await people.accept(tx, invitation.token, login_row, NOW)
 
@@ -239,11 +240,38 @@ async def test_a_login_from_a_new_device_or_network_is_mailed_once(db: Db) -> No
     await log_in("203.0.113.6", "Testfox/1.0", logs_out=True)
     assert await jobs.queue_login_mails(db, SETTINGS, NOW + 4) == 1
     async with db.connection() as tx:
-        assert await queries.NEW_LOGINS.all(tx, since=NOW, limit=10) == []
+        assert await queries.NEW_LOGINS.all(tx, since=NOW, pending_until=NOW, limit=10) == []
         count = "select count(*) from begun_logins"
         assert await tx.fetchval(count) == 1, "the login with which the owner joined"
         await people.prune(tx, NOW + HOUR_MS + 1)
         assert await tx.fetchval(count) == 0
+
+
+async def test_a_password_without_the_second_factor_is_mailed_as_that(db: Db) -> None:
+    order = await _create_order(db)
+    await db.run(lambda tx: _add_member(tx, order.merchant_id, "owner", "owner@example.com"))
+    await jobs.find_start(db, NOW)
+
+    async def log_in(number: int, *, strong: bool) -> str:
+        async def create_data(tx: Tx) -> str:
+            person = await people.find_by_email(tx, "owner@example.com")
+            await tx.execute("update persons set totp_secret = 'x' where id = $1", person.id)
+            browser = Browser("192.0.2.1", "Testfox/1.0")
+            return (await people.begin(tx, person, browser, NOW + number, strong=strong)).id
+
+        return await db.run(create_data)
+
+    pending_ends = NOW + people.PENDING_MS
+    await log_in(1, strong=False)
+    assert await jobs.queue_login_mails(db, SETTINGS, pending_ends) == 0, "it may be proved yet"
+    assert await jobs.queue_login_mails(db, SETTINGS, pending_ends + 1) == 1
+    # The device and the address are still unknown to the mails about complete logins.
+    login_id = await log_in(2, strong=False)
+    await db.run(lambda tx: people_queries.STRENGTHEN.run(tx, id=login_id))
+    assert await jobs.queue_login_mails(db, SETTINGS, NOW + 3) == 1
+    async with db.connection() as tx:
+        contents = [msgspec.json.decode(mail.data) for mail in await _mails(tx)]
+    assert [content["pending"] for content in contents] == [True, False]
 
 
 async def test_a_digest_is_queued_once_in_the_morning_of_the_merchants_time_zone(db: Db) -> None:

@@ -5,6 +5,7 @@ import re
 import httpx2
 import pytest
 
+from opentill.core.errors import Unavailable
 from opentill.core.ids import new_id
 from support.api_server import Shop
 from support.people import Visitor, create_person, heading_of
@@ -109,3 +110,18 @@ def test_strangers_and_members_of_other_merchants_get_no_menu(shop: Shop) -> Non
             assert response.status_code == 404
             assert "menu-group" not in response.text
             assert shop.id not in re.sub(r"\?lang=|href=\"[^\"]*\"", "", response.text)
+
+
+def test_a_missing_page_needs_no_database_that_responds(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+
+    async def fail(*_: object, **__: object) -> None:
+        raise Unavailable
+
+    monkeypatch.setattr("opentill.people.find", fail)
+    response = owner.get(f"/dashboard/{shop.id}/nothing")
+    assert response.status_code == 503
+    assert response.headers["content-type"].startswith("text/html")
+    assert "menu-group" not in response.text

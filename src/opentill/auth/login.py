@@ -6,10 +6,10 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from opentill import people
-from opentill.core.errors import TooManyRequests
+from opentill.core.errors import NotLoggedIn, TooManyRequests
 from opentill.db import rate_limits
 from opentill.db.database import Tx
-from opentill.people import passkeys
+from opentill.people import limits, passkeys
 from opentill.portal import identity_proof, login_cookies, render
 from opentill.portal.model import CONSOLE_PATH, FACTOR_PATH, Page
 from opentill.portal.request import PageRequest, safe_next
@@ -115,7 +115,7 @@ async def _factor(
     async def work(tx: Tx) -> tuple[people.Security, str | None]:
         security = await people.security_of(tx, login, request.now)
         if security.passkeys:
-            await _count_passkey(tx, login, request.now)
+            await _count_passkey(tx, request, login)
         return security, await identity_proof.passkey_options(tx, request, security, login)
 
     security, options = await request.app.db.run(work)
@@ -159,6 +159,9 @@ async def prove_factor(request: PageRequest) -> Response:
             {"code": N_("There were too many attempts. Try again in {wait}")},
             wait,
         )
+    except NotLoggedIn:  # the login has ended meanwhile, for example by a new password
+        request.admit(None)
+        return await _factor(request, goal)
     request.new_cookies += [
         login_cookies.logged_in(settings, proof.token),
         login_cookies.remember_person(settings, request.headers, proof.person),
@@ -190,10 +193,18 @@ async def _passkey(
     )
 
 
-async def _count_passkey(tx: Tx, login: people.Login, now: int) -> None:
-    """Count that a page asks a person for their passkey. Raises TooManyRequests."""
-    if await rate_limits.hit(tx, "passkey", login.person_id, _PASSKEYS_PER_MINUTE, now) is None:
-        wait = await rate_limits.retry_after_s(tx, "passkey", login.person_id, now)
+async def _count_passkey(tx: Tx, request: PageRequest, login: people.Login) -> None:
+    """Count that a page asks a person for their passkey. Raises TooManyRequests.
+
+    Browsers in which the person has logged in count separately, so that nobody else who knows the
+    password can close the page to them.
+    """
+    subject, now, key = login.person_id, request.now, request.app.settings.secret_key
+    person = await people.find_by_id(tx, login.person_id)
+    if limits.is_trusted(key, person, login_cookies.trust_marks(request.headers)):
+        subject += " known"
+    if await rate_limits.hit(tx, "passkey", subject, _PASSKEYS_PER_MINUTE, now) is None:
+        wait = await rate_limits.retry_after_s(tx, "passkey", subject, now)
         raise TooManyRequests(_PASSKEYS_PER_MINUTE, wait)
 
 

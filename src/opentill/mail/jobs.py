@@ -195,12 +195,16 @@ async def queue_audit_mails(db: Db, settings: Settings, now: int) -> int:
 async def queue_login_mails(db: Db, settings: Settings, now: int) -> int:
     """Mail people who logged in from a new device or address; return how many mails are queued.
 
-    A person's known devices and addresses are the causes of earlier mails.
+    A person's known devices and addresses are the causes of earlier mails. A login that lacks its
+    second factor is mailed as such once it can no longer prove it, and does not make its device
+    and address known.
     """
     since = max((await find_start(db, now)).since, now - people.NEW_LOGIN_MAIL_MS)
 
     async def work(tx: Tx) -> int:
-        logins = await queries.NEW_LOGINS.all(tx, since=since, limit=_BATCH)
+        logins = await queries.NEW_LOGINS.all(
+            tx, since=since, pending_until=now - people.PENDING_MS, limit=_BATCH
+        )
         await people.forget_begun(tx, [login.id for login in logins])
         mails = [_login_mail(login) for login in logins]
         return len(await outbox.queue(tx, settings, mails, now))
@@ -215,11 +219,14 @@ def _login_mail(login: NewLogin) -> NewMail:
     return NewMail(
         merchant_id=NO_MERCHANT,
         topic="new_login",
-        cause=f"login {digest}",
+        cause=f"password {digest}" if login.pending else f"login {digest}",
         recipient=login.email,
         language=login.language,
         data=LoginContent(
-            address=login.address, device=login.device[:_MAX_DEVICE_LENGTH], at=login.created_at
+            address=login.address,
+            device=login.device[:_MAX_DEVICE_LENGTH],
+            at=login.created_at,
+            pending=login.pending,
         ),
     )
 

@@ -166,11 +166,11 @@ class NewLogin(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     person_id: str
     email: str
-    name: str
     address: str
     device: str
     created_at: int
     language: Language
+    pending: bool  # whether it has not proved the person's second factor
 
 
 class StaffRecipient(msgspec.Struct, frozen=True):
@@ -320,6 +320,7 @@ class LoginContent(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     device: str
     at: int
+    pending: bool = False  # whether only the password was entered, without the second factor
 
 
 class InvitationContent(msgspec.Struct, frozen=True, kw_only=True):

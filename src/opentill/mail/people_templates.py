@@ -105,8 +105,29 @@ def factors_waiting(content: FactorResetContent, context: MessageContext) -> Mes
 
 
 def login(content: LoginContent, context: MessageContext) -> Message:
-    """Report a login from a new device or address."""
+    """Report a login from a new device or address, or only the right password from there."""
     _ = context.gettext
+    facts = [
+        (_("Date"), context.when(content.at)),
+        (_("Device"), content.device or "–"),
+        (_("IP address"), content.address),
+    ]
+    if content.pending:
+        return Message(
+            subject=_("Login without your second factor"),
+            paragraphs=[
+                _(
+                    "Your password was entered on a new device or address. Your second factor was "
+                    "not confirmed there, so the login was not completed."
+                ),
+                _(
+                    "If this was you, you do not need to do anything. If not, somebody else knows "
+                    "your password: change it immediately."
+                ),
+            ],
+            facts=facts,
+            action=(_("Change the password"), context.url("/security")),
+        )
     return Message(
         subject=_("New login to your account"),
         paragraphs=[
@@ -116,11 +137,7 @@ def login(content: LoginContent, context: MessageContext) -> Message:
                 "change your password immediately."
             ),
         ],
-        facts=[
-            (_("Date"), context.when(content.at)),
-            (_("Device"), content.device or "–"),
-            (_("IP address"), content.address),
-        ],
+        facts=facts,
         action=(_("View your logins"), context.url("/security")),
     )
 

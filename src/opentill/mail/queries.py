@@ -288,17 +288,24 @@ AUDIT_ENTRIES = Query(
     """,
 )
 # Logins that no job has read, including those that have ended. A person's first login, with which
-# they joined, is left out.
+# they joined, is left out, and a login that may still prove its second factor.
 NEW_LOGINS = Query(
     NewLogin,
     """
-    select l.id, l.person_id, p.email, p.name, l.address, l.device, l.created_at,
+    select l.id, l.person_id, p.email, l.address, l.device, l.created_at,
         coalesce(p.language, (
             select f.language from members m
             join mail_preferences f on f.merchant_id = m.merchant_id
-            where m.person_id = l.person_id order by m.created_at limit 1), 'en') as language
+            where m.person_id = l.person_id order by m.created_at limit 1), 'en') as language,
+        state.pending
     from begun_logins l join persons p on p.id = l.person_id
+    cross join lateral (
+        select exists (select from logins o where o.id = l.id and not o.strong) and (
+            p.totp_secret is not null
+            or exists (select from passkeys k where k.person_id = p.id)) as pending
+    ) state
     where l.created_at >= :since and l.created_at > p.created_at
+        and (l.created_at <= :pending_until or not state.pending)
     order by l.created_at limit :limit
     """,
 )

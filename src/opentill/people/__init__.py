@@ -1,7 +1,7 @@
 """Persons who log in: roles, permissions, passwords, second factors, logins and invitations."""
 
 from opentill.people import key_scopes, lost_factors
-from opentill.people.lifetimes import LONGEST_LOGIN_MS, NEW_LOGIN_MAIL_MS
+from opentill.people.lifetimes import LONGEST_LOGIN_MS, NEW_LOGIN_MAIL_MS, PENDING_MS
 from opentill.people.limits import is_known, known_browser, trusted_browser
 from opentill.people.logins import (
     Credentials,
@@ -101,6 +101,7 @@ __all__ = [
     "MERCHANT_ROLES",
     "NEED_PROOF",
     "NEW_LOGIN_MAIL_MS",
+    "PENDING_MS",
     "RULES",
     "SCOPES",
     "STAFF_ROLES",

@@ -251,16 +251,9 @@ PROVE = Command(
 )
 SET_BY_LINK = Command("update logins set by_link = true where id = :id")
 STRENGTHEN = Command("update logins set strong = true where id = :id")
-# Marks all logins of a person as not strong if the person has no second factor left.
-WEAKEN = Command(
-    """
-    update logins set strong = false
-    where person_id = :person_id
-        and not exists (select from passkeys k where k.person_id = :person_id)
-        and not exists (
-            select from persons p where p.id = :person_id and p.totp_secret is not null)
-    """,
-)
+# Removes the strength of all logins of a person who has no second factor left.
+WEAKEN = Command("update logins set strong = false where person_id = :person_id")
+END_PENDING_LOGINS = Command("delete from logins where person_id = :person_id and not strong")
 END_LOGIN = Command("delete from logins where person_id = :person_id and id = :id")
 END_OTHER_LOGINS = Command("delete from logins where person_id = :person_id and id <> :but")
 PRUNE_LOGINS = Command("delete from logins where used_at < :before")

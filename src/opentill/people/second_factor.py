@@ -133,9 +133,10 @@ async def new_codes(tx: Tx, person_id: str) -> list[str]:
 
 async def remove(tx: Tx, login: Login, now: int, *, keep_one: bool = False) -> None:
     """Remove the authenticator. Raises LastFactor if ``keep_one`` and it is the last factor."""
-    await lock_for_change(tx, login)
+    person = await lock_for_change(tx, login)
     await queries.REMOVE_TOTP.run(tx, id=login.person_id, now=now)
-    await delete_unused_codes(tx, login, keep_one=keep_one)
+    is_removed = person.totp_secret is not None
+    await delete_unused_codes(tx, login, keep_one=keep_one, is_removed=is_removed)
     actor = actor_of(login, "on the page about security")
     subject = f"{login.person_id} removed"
     await merchants.record_audit(tx, actor, "people second factor", "", subject, now)
@@ -149,14 +150,20 @@ class LastFactor(Invalid):
         super().__init__("factor", "factor must not be the last one: set up another one first")
 
 
-async def delete_unused_codes(tx: Tx, login: Login, *, keep_one: bool) -> None:
-    """Delete the recovery codes of a person without any factor left.
+async def delete_unused_codes(
+    tx: Tx, login: Login, *, keep_one: bool, is_removed: bool = True
+) -> None:
+    """Delete the recovery codes of a person without any factor left, and end pending logins.
 
-    Raises LastFactor if ``keep_one`` and no factor is left.
+    A login that has not proved the last factor would be complete without it, even after the ten
+    minutes in which it could be proved. ``is_removed``: the person had a factor until now; without
+    one, no login is pending. Raises LastFactor if ``keep_one`` and no factor is left.
     """
     if await queries.HAS_FACTOR.get(tx, id=login.person_id):
         return
     if keep_one:
         raise LastFactor
     await queries.DELETE_RECOVERY_CODES.run(tx, person_id=login.person_id)
+    if is_removed:
+        await queries.END_PENDING_LOGINS.run(tx, person_id=login.person_id)
     await queries.WEAKEN.run(tx, person_id=login.person_id)

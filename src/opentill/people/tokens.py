@@ -172,7 +172,7 @@ async def find(db: Db, token: str, secret_key: str, address: str, now: int) -> A
     login_id = _verify_access_token(secret_key, token, now)
     async with db.connection() as tx:
         login = await queries.LOGIN_OF_API.first(tx, id=login_id)
-        if login is not None and not login.has_ended(now):
+        if login is not None and not login.has_ended(now) and not login.is_pending:
             await logins.note_use(tx, login, address, now)
     return await _access(db, login, now)
 

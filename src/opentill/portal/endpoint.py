@@ -51,9 +51,7 @@ class Endpoint:
         try:
             response = await self._serve(scope["method"], request)
         except Exception as error:  # noqa: BLE001 - a person gets a page, the log the rest
-            if isinstance(error, _SHOWN_IN_FRAME):
-                await _admit_to_frame(request)
-            response = render.error_page(error, request)
+            response = await _error_page(error, request)
         if request.is_poll and response.status_code in _NO_UPDATE:
             response = Response(b"", 403, _RELOAD)
         for cookie in request.new_cookies:
@@ -103,6 +101,15 @@ def routes(portal: Portal, prefix: str = "") -> list[Route]:
     if not prefix:
         return page_routes
     return [*page_routes, Route(f"{prefix}/{{rest:path}}", Endpoint(portal, ()))]
+
+
+async def _error_page(error: Exception, request: PageRequest) -> Response:
+    if isinstance(error, _SHOWN_IN_FRAME):
+        try:
+            await _admit_to_frame(request)
+        except Exception as frame_error:  # noqa: BLE001 - the database may have stopped responding
+            error = frame_error
+    return render.error_page(error, request)
 
 
 async def _admit_to_frame(request: PageRequest) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, unquote, urlencode
 
 from starlette.types import Receive, Scope
 
@@ -317,10 +317,12 @@ def safe_next(path: str) -> str:
     """Return a path that may be opened after logging in; "" for anything else.
 
     It begins with one of ``_NEXT`` and contains nothing that a browser could read as another
-    host: no backslash, no control character, no double slash.
+    host: no backslash, no control character, no double slash. Its segments are no dots, which
+    browsers also recognise if they are encoded as ``%2e``.
     """
     if not path.isprintable() or "\\" in path or "//" in path or len(path) > _LONGEST_NEXT:
         return ""
-    place = path.partition("?")[0]
+    place = unquote(path.partition("?")[0])
     is_ours = any(place == prefix or place.startswith(prefix.rstrip("/") + "/") for prefix in _NEXT)
-    return path if is_ours and "/." not in place else ""
+    has_dots = any(trick in place for trick in ("/.", "//", "\\"))
+    return path if is_ours and not has_dots else ""
