@@ -310,6 +310,29 @@ async def test_attempts_of_a_known_browser_do_not_count_for_its_address(db: Db) 
     assert await _fail(db, new_address(), office, NOW) == 0
 
 
+async def _fail_factor(
+    db: Db, person_id: str, address: str, now: int, *, is_known: bool = False
+) -> int:
+    """Count a code of a second factor; return 0, or how many seconds it has to wait."""
+    try:
+        await limits.count_factor(db, person_id, address, now, is_known_browser=is_known)
+    except TooManyRequests as problem:
+        return problem.retry_after_s
+    return 0
+
+
+async def test_codes_of_many_people_from_one_address_are_delayed(db: Db) -> None:
+    """Stolen passwords of many people give no free guesses at all of their second factors."""
+    thief = "203.0.113.202"
+    people_ids = [f"per_{new_address()}" for _ in range(40)]
+    waits = [await _fail_factor(db, person_id, thief, NOW) for person_id in people_ids]
+    assert waits[:21] == [0] * 21
+    assert all(waits[21:])
+    # The people themselves, at other addresses or in a known browser, do not wait.
+    assert await _fail_factor(db, people_ids[0], "203.0.113.203", NOW) == 0
+    assert await _fail_factor(db, people_ids[0], thief, NOW, is_known=True) == 0
+
+
 async def test_a_new_address_may_try_an_account_at_which_sixty_addresses_failed(db: Db) -> None:
     account = new_address()
     for number in range(60):

@@ -12,7 +12,8 @@ A known browser counts only under the first, so that nobody else can delay it. A
 attempt at an account does not wait for other clients' failures. Passkeys are not counted.
 
 This bounds the guesses at one account: N first attempts a day from N networks, and for all others
-together 20, then 120 an hour.
+together 20, then 120 an hour. Codes of second factors have limits of their own
+(``count_factor``).
 """
 
 import hashlib
@@ -127,15 +128,20 @@ def _network(address: str) -> str:
 
 
 async def count_factor(
-    db: Db, person_id: str, now: int, *, is_known_browser: bool = False
+    db: Db, person_id: str, address: str, now: int, *, is_known_browser: bool = False
 ) -> Attempt:
-    """Count an attempt to prove a second factor, from any address. Raises TooManyRequests.
+    """Count an attempt to prove a second factor. Raises TooManyRequests.
 
-    Only clients with the password or the person's cookie get this far. Known browsers count
-    separately, so that nobody else can delay them.
+    It counts for the person, from all addresses together, and for the address, whoever the person
+    is: against trying the codes of many people whose passwords were stolen. Only clients with the
+    password or the person's cookie get this far. Known browsers count separately, only for the
+    person, so that nobody else can delay them.
     """
     name = hashlib.sha256(person_id.encode()).hexdigest()
-    limits = {f"factor {name}{' known' if is_known_browser else ''}": _FACTOR}
+    if is_known_browser:
+        limits = {f"factor {name} known": _FACTOR}
+    else:
+        limits = {f"factor {name}": _FACTOR, f"factors {limit_subject(address)}": _ADDRESS}
     await db.run(lambda tx: _count(tx, limits, now))
     return Attempt(tuple(limits))
 

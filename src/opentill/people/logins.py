@@ -169,7 +169,9 @@ async def count_codes(
     if not credentials.code:
         return await db.run(work)
     is_known_browser, address = credentials.is_known_browser, credentials.browser.address
-    attempt = await limits.count_factor(db, person.id, now, is_known_browser=is_known_browser)
+    attempt = await limits.count_factor(
+        db, person.id, address, now, is_known_browser=is_known_browser
+    )
 
     async def audit_failure(tx: Tx) -> None:
         if await limits.failures(tx, attempt) == _MAILED_AFTER:
