@@ -176,9 +176,9 @@ async def _count(
     return {count.subject: count.failures for count in counts}
 
 
-async def forgive(tx: Tx, attempt: Attempt, now: int) -> None:
+async def forgive(tx: Tx, attempt: Attempt) -> None:
     """Uncount a successful attempt, and forget earlier failures of its account and client."""
     others = list(attempt.subjects[1:])
     if others:
-        await queries.UNCOUNT_FAILURE.run(tx, subjects=others, now=now)
+        await queries.UNCOUNT_FAILURE.run(tx, subjects=others)
     await queries.FORGET_ATTEMPTS.run(tx, subjects=[attempt.client])

@@ -141,7 +141,7 @@ async def log_in(
             await lost_factors.stop_by_proof(tx, locked, now)
         if renewed is not None:
             await queries.RENEW_PASSWORD.run(tx, id=person.id, password=renewed)
-        await limits.forgive(tx, attempt, now)
+        await limits.forgive(tx, attempt)
         current = msgspec.structs.replace(person, password=renewed or person.password)
         login = await (begin_as or begin)(tx, current, credentials.browser, now, strong=strong)
         return msgspec.structs.replace(login, pending=has_factor and not strong)
@@ -180,7 +180,7 @@ async def count_codes(
 
     async def run_counted(tx: Tx) -> T:
         result = await work(tx)
-        await limits.forgive(tx, attempt, now)
+        await limits.forgive(tx, attempt)
         return result
 
     try:
@@ -306,7 +306,7 @@ async def prove(
             raise WrongCode
         if needs_factor:
             await lost_factors.stop_by_proof(tx, locked, now)
-        await limits.forgive(tx, attempt, now)
+        await limits.forgive(tx, attempt)
         await renew(tx, login, token, now, strong=bool(has_factor))
 
     await count_codes(db, work, person, credentials, now)

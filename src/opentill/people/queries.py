@@ -394,13 +394,14 @@ PRUNE_LINKS = Command("delete from person_links where expires_at < :before")
 
 # ── limits ──
 # Counts an attempt under each subject before the attempt is made. A subject that must wait is not
-# returned: then the caller rolls back.
+# returned: then the caller rolls back. A subject without a delay has the time 0 and not the time of
+# its last request, since requests that wait for each other's counts may overtake each other.
 COUNT_ATTEMPT = Query(
     AttemptCount,
     """
     with counted as (
         insert into login_limits as l (subject, failures, next_at, last_at)
-        select subject, 1, :now, :now
+        select subject, 1, 0, :now
         from unnest(:subjects::text[]) as subject order by subject
         on conflict (subject) do update set
             failures = case when l.last_at < :forgotten then 1 else l.failures + 1 end,
@@ -413,9 +414,10 @@ COUNT_ATTEMPT = Query(
 )
 SET_DELAYS = Command(
     """
-    update login_limits l set next_at = :now + case
+    update login_limits l set next_at = case
         when l.failures <= d.free then 0
-        else least(d.longest_ms, 1000 * (2 ^ least(l.failures - d.free - 1, 20))::bigint) end
+        else :now
+            + least(d.longest_ms, 1000 * (2 ^ least(l.failures - d.free - 1, 20))::bigint) end
     from unnest(:subjects::text[], :free::int[], :longest_ms::bigint[])
         as d (subjects, free, longest_ms)
     where l.subject = d.subjects
@@ -429,7 +431,7 @@ WAIT = Value(
 )
 UNCOUNT_FAILURE = Command(
     """
-    update login_limits set failures = greatest(failures - 1, 0), next_at = :now
+    update login_limits set failures = greatest(failures - 1, 0), next_at = 0
     where subject = any (:subjects::text[])
     """,
 )
