@@ -241,7 +241,12 @@ def test_a_form_without_an_origin_is_refused(shop: Shop) -> None:
     ],
 )
 def test_a_login_ends_when_it_is_unused_or_old(
-    shop: Shop, clock: Callable[[int], None], role: str, staff_role: str, idle: int, total: int
+    shop: Shop,
+    clock: Callable[[int], None],
+    role: people.MerchantRole | None,
+    staff_role: people.StaffRole | None,
+    idle: int,
+    total: int,
 ) -> None:
     start = shop.api_server.app.clock()
     path = f"/dashboard/{shop.id}/"
@@ -274,7 +279,7 @@ async def _fail(db: Db, account: str, address: str, now: int, *, is_known: bool 
 
 async def test_delays_double_with_each_failure_and_delayed_attempts_do_not_count(db: Db) -> None:
     account, now = new_address(), NOW
-    waits = []
+    waits = list[int]()
     for _ in range(12):
         while wait := await _fail(db, account, "192.0.2.1", now):
             waits.append(wait)
