@@ -99,7 +99,7 @@ ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, int, dict[str, str]], ...]], 
                 },
             ),
             (
-                "Payments stuck, disputes unmatched, foreign events",
+                "Payments stuck, disputes unmatched, foreign events, unreadable accounts",
                 "short",
                 8,
                 {
@@ -108,6 +108,8 @@ ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, int, dict[str, str]], ...]], 
                     " + max(opentill_refunds_unmatched)",
                     "foreign {{gateway}}": "sum by (gateway)"
                     " (increase(opentill_foreign_gateway_events_total[1h]))",
+                    "unreadable {{account}}": "sum by (account)"
+                    " (increase(opentill_gateway_account_failures_total[1h]))",
                 },
             ),
         ),

@@ -74,7 +74,7 @@ async def _refund(page: Page, *, scripts: bool) -> None:
     await page.wait_for_url("**query=maria*")
     await page.locator("a[href*='/payments/order_']").first.click()
     await page.get_by_role("link", name="Refund", exact=True).click()
-    dialog = page.get_by_role("dialog", name="Refund of a payment")
+    dialog = page.get_by_role("dialog", name="Refund payment")
     if scripts:
         await expect(page.locator("dialog:modal")).to_have_count(1)  # its script has run
         await page.keyboard.press("Escape")

@@ -868,6 +868,7 @@ class Business:
         await webhooks.find_delivery(tx, endpoint, event_id)
         await webhooks.list_events(tx, self.id, "order.paid", log_query)
         await webhooks.find_event(tx, self.id, event_id)
+        assert endpoint_id in await webhooks.find_activity(tx, self.id)
 
     async def _dispatch_once(self) -> None:
         """Run the dispatcher until it has recorded an attempt."""
@@ -1047,6 +1048,7 @@ class Business:
             for query in ("", "&type=FEE"):
                 shop.data("GET", f"/v1/balance/transactions?size=5{query}")
         shop.data("GET", "/v1/balance")
+        api_server.tx(lambda tx: ledger.find_balances(tx, [self.id]))
         order = shop.data("GET", "/v1/orders")["items"][0]["id"]
         api_server.tx(lambda tx: orders.history(tx, self.id, order))
         for path in ("/v1/orders/export", f"/v1/orders/export?{span}",

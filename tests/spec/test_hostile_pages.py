@@ -134,7 +134,7 @@ def test_any_query_of_a_page_is_accepted_or_refused(shop: Shop) -> None:
 
 def test_hostile_headers_of_forms_never_cause_a_5xx(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    path = f"/dashboard/{shop.id}/settings/profile"
+    path = f"/dashboard/{shop.id}/team/invite"
     usual_headers: dict[str, str | bytes] = {
         "content-type": URLENCODED, "origin": shop.api_server.url,
     }  # fmt: skip
