@@ -17,6 +17,8 @@ async def test_a_link_is_created_and_used_without_scripts_on_pages_that_fit_ever
     page = await context.new_page()
     await page.goto(f"{owner.home}/links")
     await page.get_by_role("button", name="Create a payment link").first.click()
+    await page.locator("#product").select_option("")
+    await page.get_by_text("Advanced", exact=True).click()
     await page.get_by_label("Name", exact=True).fill("A gift for somebody")
     assert await page.get_by_label("Price").is_visible()
     assert not await page.get_by_label("Minimum amount").is_visible()
@@ -70,6 +72,7 @@ async def test_escape_closes_a_form_beside_the_page_that_is_open_for_its_errors(
         page.get_by_role("button", name="Create a payment link").first,
     )
     await opener.click()
+    await page.locator("#product").select_option("")
     await page.get_by_label("Name", exact=True).fill("A gift")
     await page.get_by_label("Price").fill("\u20ac5")
     await page.get_by_role("button", name="Create the link").click()
@@ -92,6 +95,7 @@ async def test_errors_are_in_the_form_beside_the_page_which_can_be_closed_and_op
         page.get_by_role("button", name="Create a payment link").first,
     )
     await opener.click()
+    await page.locator("#product").select_option("")
     await page.get_by_label("Name", exact=True).fill("A gift")
     await page.get_by_label("Price").fill("\u20ac5")
     await page.get_by_role("button", name="Create the link").click()

@@ -78,10 +78,10 @@ async def test_a_session_can_be_opened_and_ended_without_scripts(
     await page.get_by_role("link", name="Create a checkout session").click()
     await page.get_by_label("Customer’s email").fill("bob@example.com")
     await page.get_by_role("button", name="Create the session").click()
-    link = await page.get_by_role("textbox", name="Payment link").input_value()
+    link = await page.get_by_role("textbox", name="Checkout URL").input_value()
     await page.goto(f"{owner.home}/")
     await page.get_by_role("link", name="Receive your first payment").click()
-    assert await page.get_by_role("textbox", name="Payment link").input_value() == link
+    assert await page.get_by_role("textbox", name="Checkout URL").input_value() == link
     await page.goto(link)
     assert await page.get_by_text("Green tea, 100 g").first.is_visible()
     await page.goto(f"{owner.home}/sessions")
@@ -105,7 +105,7 @@ async def test_pages_of_products_and_sessions_fit_every_device(
     await page.get_by_role("button", name="Create a checkout session").click()
     await page.get_by_role("button", name="Create the session").click()
     await page.get_by_role("button", name="Copy", exact=True).click()
-    link = await page.get_by_role("textbox", name="Payment link").input_value()
+    link = await page.get_by_role("textbox", name="Checkout URL").input_value()
     assert await page.evaluate("navigator.clipboard.readText()") == link
     session = page.url.partition("?")[0]
     await page.get_by_role("button", name="Copy the ID").click()

@@ -65,6 +65,20 @@ def test_each_field_of_an_account_shows_its_error_and_keeps_its_input(shop: Shop
     assert "There is no bank account yet" in owner.get(_path(shop)).text
 
 
+def test_a_saved_account_shows_its_form_only_behind_a_button(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    assert "Change the account" not in owner.get(_path(shop)).text
+    _save(owner, shop, account=IBAN)
+    page = owner.get(_path(shop)).text
+    assert 'popovertarget="change"' in page
+    assert '<section class="sheet" id="change" popover' in page
+    refusal = owner.post(_path(shop), {**US_ACCOUNT, "clearing": "1"}).text
+    assert '<dialog class="sheet" id="change" popover open' in refusal
+    # The style sheet shows a bank code only for countries that have them.
+    assert '<option value="US" class="has-bank-codes" selected>' in refusal
+    assert '<option value="DE">' in refusal
+
+
 def test_the_holders_address_is_not_shown_again(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     page = owner.get(_path(shop)).text

@@ -48,6 +48,17 @@ def test_submitting_a_form_twice_creates_one_payment_link(shop: Shop) -> None:
     ]  # fmt: skip
 
 
+def test_the_form_of_a_link_begins_with_the_asked_or_the_newest_product(shop: Shop) -> None:
+    support = create_person(shop.api_server, shop.id, "support")
+    path = page_path(shop)
+    assert '<option value="" selected>' in support.get(path).text
+    tea, cake = shop.create_product()["id"], shop.create_product(name="Cake")["id"]
+    for query, product in (("", cake), (f"?for={tea}", tea), ("?for=prod_x", cake)):
+        assert f'<option value="{product}" selected>' in support.get(path + query).text
+    product_page = support.get(f"/dashboard/{shop.id}/products/{tea}").text
+    assert f"/links?sheet=add&amp;for={tea}" in product_page
+
+
 def test_each_field_of_a_link_shows_its_error_and_keeps_its_input(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     valid = link_form(owner, shop, name="A gift", pricing="open", least="5", most="500")

@@ -56,6 +56,40 @@ def test_submitting_a_form_twice_opens_one_session_that_can_be_paid(shop: Shop) 
     assert shop.data("GET", "/v1/checkouts")["pagination"]["total"] == 1
 
 
+def test_a_session_is_opened_on_the_list_for_a_chosen_product(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    tea, path = shop.create_product()["id"], path_of(shop, "sessions")
+    form = session_form(owner, path, sold=tea, methods_shown="yes", reference="INV-7")
+    page = owner.get(path).text
+    methods = re.findall(r'name="(method_\w+)" value="yes" checked', page)
+    assert len(methods) > 1
+    # Every method is selected at first: such a session offers all that there will be.
+    response = owner.post(path, form | dict.fromkeys(methods, "yes"))
+    assert response.status_code == 303
+    (session,) = shop.data("GET", "/v1/checkouts")["items"]
+    assert (session["productId"], session["paymentMethods"]) == (tea, None)
+    form |= {"form_id": new_form_id(owner, path)}
+    assert owner.post(path, form | {methods[0]: "yes"}).status_code == 303
+    (session, _) = shop.data("GET", "/v1/checkouts")["items"]
+    assert session["paymentMethods"] == [methods[0].removeprefix("method_")]
+
+
+def test_a_session_on_the_list_needs_a_product_and_a_method(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    tea, path = shop.create_product()["id"], path_of(shop, "sessions")
+    form = session_form(owner, path, sold=tea, methods_shown="yes", reference="INV-7")
+    for entries, field, error in (
+        ({}, "methods", "Select at least one of the payment methods"),
+        ({"sold": ""}, "sold", "Choose one of your products"),
+        ({"sold": f"{tea[:-1]}{'0' if tea[-1] != '0' else '1'}"}, "sold", "Choose one of your"),
+    ):
+        refusal = owner.post(path, form | entries)
+        assert refusal.status_code == 400
+        assert error in refusal.text.partition(f'id="{field}-error"')[2]
+        assert 'value="INV-7"' in refusal.text
+    assert shop.data("GET", "/v1/checkouts")["items"] == []
+
+
 def test_each_field_of_a_session_shows_its_error_and_keeps_its_input(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     path = path_of(shop, "products", shop.create_product()["id"])

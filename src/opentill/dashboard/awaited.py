@@ -12,7 +12,7 @@ from opentill.web.language import Localizer
 
 
 class NextAmount(msgspec.Struct, frozen=True):
-    """The next amount that becomes available in one currency, and its day.
+    """What is available in one currency, and the next amount that becomes available.
 
     ``day`` and ``amount`` are "" if nothing becomes available on the coming days; ``later`` is the
     sum after these days. ``held`` is the sum of money that was due and is held back, such as for a
@@ -20,6 +20,7 @@ class NextAmount(msgspec.Struct, frozen=True):
     """
 
     currency: str
+    available: str
     day: str
     amount: str
     later: str
@@ -71,6 +72,7 @@ def next_amounts(localizer: Localizer, coming: Coming) -> list[NextAmount]:
 
         return NextAmount(
             currency,
+            amount(schedule.balance.available) if schedule.balance.available > 0 else "",
             ""
             if index is None
             else localizer.recent_day(coming.days[index].date, coming.days[0].date),

@@ -146,10 +146,23 @@ async def _render_list(
         products=choices,
         currencies=[(code, request.localizer.currency(code)) for code in sorted(EXPONENTS)],
         pricings=tuple(_AMOUNTS),
-        entries=entries or {"currency": merchant.settlement_currency, "quantity": "1"},
+        public_url=request.app.settings.public_url,
+        entries=entries
+        or {
+            "product": _chosen_product(request, choices),
+            "currency": merchant.settlement_currency,
+            "quantity": "1",
+        },
         form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
+
+
+def _chosen_product(request: PageRequest, choices: list[Product]) -> str:
+    """Return the product that the form begins with: that of the query, or the newest."""
+    ids = [product.id for product in choices]
+    asked = request.query.get("for", "")
+    return asked if asked in ids else next(iter(ids), "")
 
 
 def _build_body(entries: Entries, zone: ZoneInfo) -> LinkBody:

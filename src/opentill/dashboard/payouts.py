@@ -62,6 +62,7 @@ async def show(request: PageRequest) -> Response:
         statuses=[(name, localizer.gettext(PAYOUT_STATUS[name])) for name in payouts.STATUSES],
         pager=Pager(number, total),
         behind=coming.as_of if coming.as_of < request.now else None,
+        has_fees=any(row.fee_minor for row in rows),
         next_amounts=awaited.next_amounts(localizer, coming),
         payouts=[
             (

@@ -30,8 +30,9 @@ Entries = dict[str, str]  # the input of a form, by field
 B = TypeVar("B", ProductBody, ProductUpdate)
 
 _SIZE: Final = 25
-_LIFETIMES_MIN: Final = (1440, 720, 120, 30)  # minutes in which a session can be paid
+LIFETIMES_MIN: Final = (1440, 720, 120, 30)  # minutes in which a session can be paid
 _NEWEST: Final = 10
+_WHOLE_CURRENCIES: Final = frozenset(code for code, digits in EXPONENTS.items() if not digits)
 _STATUSES: Final[tuple[products.Status, ...]] = get_args(products.Status)
 _COLUMNS: Final = payments_columns.without("product")
 _REASON: Final = "on the page of products"
@@ -114,6 +115,7 @@ async def _render_list(
         statuses=_STATUSES,
         chosen=chosen,
         currencies=_list_currencies(request),
+        whole_currencies=_WHOLE_CURRENCIES,
         entries=entries or {"currency": merchant.settlement_currency},
         form_id=form_ids.new_form_id(),
         errors=errors or {},
@@ -219,6 +221,7 @@ async def product_page(
         rows=payments_columns.rows(request, zone, _COLUMNS, detail.payments),
         money=Money,
         currencies=_list_currencies(request),
+        whole_currencies=_WHOLE_CURRENCIES,
         entries=entries or stored,
         editing=entries is not None,
         form_id=form_ids.new_form_id(),
@@ -226,7 +229,7 @@ async def product_page(
         offered_methods=gateways.offered_methods(
             request.app.gateways, product.currency, merchant_id=product.merchant_id
         ),
-        lifetimes_min=_LIFETIMES_MIN,
+        lifetimes_min=LIFETIMES_MIN,
         **form_values,
     )
 

@@ -133,6 +133,7 @@ async def _find_customers(request: PageRequest, text: str) -> Group:
                 title=customer.name or customer.email,
                 details=[customer.email] if customer.name else [],
                 at=customer.created_at,
+                dated=N_("Last payment: {moment}"),
             )
             for customer in customers[:SHOWN]
         ],

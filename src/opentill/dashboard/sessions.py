@@ -1,20 +1,21 @@
 """A merchant's checkout sessions: the list, the page of each, and forms that open and end them."""
 
 import re
+from collections.abc import Sequence
 from typing import Final, get_args
 from zoneinfo import ZoneInfo
 
 import msgspec
 from starlette.responses import Response
 
-from opentill import checkouts, merchants, orders, people, products
+from opentill import checkouts, gateways, merchants, orders, people, products
 from opentill.checkouts import AmountOutOfBounds, Session, SessionBody, SessionsQuery
 from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, TooManyRequests
 from opentill.core.ids import is_id
 from opentill.core.money import Money
-from opentill.core.payment_methods import METHODS
+from opentill.core.payment_methods import METHODS, Method
 from opentill.dashboard import page_helpers
-from opentill.dashboard.products import product_page
+from opentill.dashboard.products import LIFETIMES_MIN, product_page
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.http import inputs, strictjson
@@ -24,12 +25,14 @@ from opentill.portal import form_ids, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.products import Product
+from opentill.web.language import names
 from opentill.web.translations import N_
 
 _STATUSES: Final[tuple[SessionStatus, ...]] = get_args(SessionStatus)
 _REASON: Final = "on the page of sessions"
 # Maps a field of the service to a field of the form and its error text.
 _ERRORS: Final = {
+    "sold": ("sold", N_("Choose one of your products")),
     "customerEmail": ("email", N_("Enter an email address such as name@example.com")),
     "successUrl": (
         "success",
@@ -46,10 +49,10 @@ _ERRORS: Final = {
     "clientReference": ("reference", N_("Enter at most 200 characters, or leave it empty")),
     "expiresIn": ("lasting", N_("Choose one of the list")),
     "locale": ("locale", N_("Choose one of the list")),
-    "paymentMethods": ("methods", N_("Choose methods that are on offer")),
+    "paymentMethods": ("methods", N_("Select at least one of the payment methods")),
 }
 _FIELDS: Final = (
-    "email", "success", "quantity", "reference", "lasting", "locale",
+    "sold", "methods_shown", "email", "success", "quantity", "reference", "lasting", "locale",
     *(f"method_{method}" for method in METHODS),
 )  # fmt: skip
 _DIGITS: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
@@ -65,6 +68,17 @@ class Row(msgspec.Struct, frozen=True):
 
 async def show(request: PageRequest) -> Response:
     """List sessions, newest first."""
+    return await _render_list(request)
+
+
+async def _render_list(
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    *,
+    opening: dict[str, str] | None = None,
+    wait: str = "",
+) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         product, product_error = await _find_product(tx, request)
@@ -83,9 +97,28 @@ async def show(request: PageRequest) -> Response:
     page, total = await checkouts.list_page(request.app.db, merchant.id, query)
     async with request.app.db.connection() as tx:
         by_id = await orders.find_many(tx, merchant.id, [session.order_id for session in page])
+    choices = await page_helpers.product_choices(request, product.id if product else "")
+    sold = [choice for choice in choices if choice.status == "ACTIVE"]
+    offered = {
+        method
+        for currency in {choice.currency for choice in sold}
+        for method in gateways.offered_methods(
+            request.app.gateways, currency, merchant_id=merchant.id
+        )
+    }
     return render.page(
         request,
         "sessions.html",
+        status,
+        sold=sold,
+        opening=opening or {},
+        errors=errors or {},
+        wait=wait,
+        money=Money,
+        form_id=form_ids.new_form_id(),
+        offered_methods=[method for method in METHODS if method in offered],
+        lifetimes_min=LIFETIMES_MIN,
+        page_languages=names("customer"),
         zone=zone,
         days=days,
         email=email,
@@ -93,7 +126,7 @@ async def show(request: PageRequest) -> Response:
         chosen=query.status,
         statuses=_STATUSES,
         product=product,
-        products=await page_helpers.product_choices(request, product.id if product else ""),
+        products=choices,
         rows=[
             Row(session, by_id[session.order_id], Money(session.amount_minor, session.currency))
             for session in page
@@ -125,17 +158,23 @@ def _read_email(request: PageRequest) -> tuple[str, dict[str, str]]:
 
 
 async def open_one(request: PageRequest) -> Response:
-    """Open a session for the product in the path.
+    """Open a session for the product in the path, or for the one that the form chooses.
 
     Sending the same form again has no effect.
     """
     form = await request.form()
     opening = {name: form.get(name, "").strip() for name in _FIELDS}
+    in_path = request.ids.get("product")
+    product_id = in_path or opening["sold"]
+    show_form = product_page if in_path else _render_list
     settings, actor = request.app.settings, people.actor_of(request.login, _REASON)
 
     async def work(tx: Tx) -> str:
-        body = _build_body(request.ids["product"], opening)
-        await products.find(tx, request.merchant_id, body.product_id)
+        product = await _find_sold(tx, request, product_id)
+        offered = gateways.offered_methods(
+            request.app.gateways, product.currency, merchant_id=request.merchant_id
+        )
+        body = _build_body(product_id, opening, offered)
         await checkouts.check_methods(tx, request.app.gateways, request.merchant_id, body)
         session = await checkouts.open_session(
             tx,
@@ -154,12 +193,12 @@ async def open_one(request: PageRequest) -> Response:
         )
         session_id = await form_ids.run_once(request, work)
     except KeyReused:
-        return await product_page(request, 422, {"open": form_ids.FORM_REUSED}, opening=opening)
+        return await show_form(request, 422, {"open": form_ids.FORM_REUSED}, opening=opening)
     except merchants.CapabilityOff as problem:
         errors = {
             "open": N_("No session can be opened. The operator has switched payments off: {wait}")
         }
-        return await product_page(request, 403, errors, opening=opening, wait=problem.why)
+        return await show_form(request, 403, errors, opening=opening, wait=problem.why)
     except NotPermitted:
         errors = {
             "open": N_(
@@ -167,22 +206,42 @@ async def open_one(request: PageRequest) -> Response:
                 "merchant services agreement"
             )
         }
-        return await product_page(request, 403, errors, opening=opening)
+        return await show_form(request, 403, errors, opening=opening)
     except TooManyRequests as problem:
         wait = request.localizer.duration(problem.retry_after_s * 1000)
         errors = {"open": N_("Too many sessions were opened within a minute. Try again in {wait}")}
-        return await product_page(request, 429, errors, opening=opening, wait=wait)
+        return await show_form(request, 429, errors, opening=opening, wait=wait)
     except Invalid as problem:
-        return await product_page(
-            request, 400, await _read_error(request, problem), opening=opening
-        )
+        field_errors = await _read_error(request, problem, product_id)
+        return await show_form(request, 400, field_errors, opening=opening)
     return page_helpers.redirect(request, "sessions", session_id, done="opened")
 
 
-def _build_body(product_id: str, opening: dict[str, str]) -> SessionBody:
-    """Decode entries as the API decodes its bodies. Raises Invalid."""
+async def _find_sold(tx: Tx, request: PageRequest, product_id: str) -> Product:
+    """Return the product to sell. Raises NotFound for a path, Invalid for the form's choice."""
+    try:
+        if is_id(product_id):
+            return await products.find(tx, request.merchant_id, product_id)
+    except NotFound:
+        if "product" in request.ids:
+            raise
+    raise Invalid("sold", "sold must be the id of a product")
+
+
+def _build_body(product_id: str, opening: dict[str, str], offered: Sequence[Method]) -> SessionBody:
+    """Decode entries as the API decodes its bodies. Raises Invalid.
+
+    The form selects every method at first, also those that only other products' currencies have.
+    A session that offers all methods of its currency names none.
+    """
     minutes, quantity = opening["lasting"], opening["quantity"]
     methods = [method for method in METHODS if opening[f"method_{method}"]]
+    if opening["methods_shown"]:
+        methods = [method for method in methods if method in offered]
+        if not methods and len(offered) > 1:
+            raise Invalid("paymentMethods", "paymentMethods must name at least one method")
+        if set(methods) == set(offered):
+            methods = []
     values = {
         "productId": product_id,
         "customerEmail": opening["email"],
@@ -197,13 +256,13 @@ def _build_body(product_id: str, opening: dict[str, str]) -> SessionBody:
     return strictjson.decode(msgspec.json.encode(body), SessionBody)
 
 
-async def _read_error(request: PageRequest, problem: Invalid) -> dict[str, str]:
+async def _read_error(request: PageRequest, problem: Invalid, product_id: str) -> dict[str, str]:
     """Return the error text for the field, or for the whole form, that prevented the session."""
     field_error = _ERRORS.get(problem.field or "")
     if field_error is not None:
         return dict([field_error])
     async with request.app.db.connection() as tx:
-        product = await products.find(tx, request.merchant_id, request.ids["product"])
+        product = await products.find(tx, request.merchant_id, product_id)
     if product.status == "ARCHIVED":
         return {"main": N_("This product is archived: no session can be opened for it")}
     if isinstance(problem, AmountOutOfBounds):
@@ -275,6 +334,7 @@ _PLACE: Final = f"{DASHBOARD_PATH}/sessions"
 _ONE: Final = f"{_PLACE}/{{session:id}}"
 pages: Final = (
     Page("GET", _PLACE, "payments.read", show, menu=N_("Checkout sessions"), group="payments"),
+    Page("POST", _PLACE, "sessions.write", open_one),
     Page("POST", f"{DASHBOARD_PATH}/products/{{product:id}}/sessions", "sessions.write", open_one),
     Page("GET", _ONE, "payments.read", show_one),
     Page("POST", f"{_ONE}/end", "sessions.write", end),

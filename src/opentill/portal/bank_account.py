@@ -60,6 +60,7 @@ async def show(
         hold_days=request.app.settings.bank_account_hold_days,
         may=request.may(place.permission),
         asks_reason=not place.reason,
+        bank_codes=bankaccounts.CLEARING,
         errors=errors or {},
     )
 

@@ -23,7 +23,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """One result: the page that it leads to, and the texts that show it.
 
     ``status`` is the message id of its badge, and ``kind`` the badge's class; "" for no badge.
-    ``at`` is a time in Unix ms, None for none.
+    ``at`` is a time in Unix ms, None for none; ``dated`` is a message id that says of what, with
+    ``{moment}``, "" if it needs no name.
     """
 
     href: str
@@ -33,6 +34,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     status: str = ""
     kind: str = ""
     at: int | None = None
+    dated: str = ""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
