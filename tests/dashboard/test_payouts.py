@@ -163,7 +163,10 @@ def test_after_a_returned_payout_the_merchant_is_told_to_change_the_bank_account
     mark_as_paid(shop, payout, "TRN-1")
     record_return(shop, payout)
     for path, text in (
-        ("payouts", "The bank sent a payout back, so the next one waits."),
+        (
+            "payouts",
+            "The bank returned a payout, so the next one waits until the bank account is confirmed",
+        ),
         ("payouts/account", "an owner of your team enters another one on this page"),
     ):
         page_text = text_of(read_page(owner, shop, path))

@@ -13,7 +13,7 @@ from support.people import Visitor, create_person
 
 _GROUP: Final = re.compile(r'<section class="search-group".*?</section>', re.DOTALL)
 _HEADING: Final = re.compile(r"<h2 [^>]*>(.*?)</h2>", re.DOTALL)
-HELP: Final = "Search for a customer’s name or email address"
+HELP: Final = "Search by customer, product, amount"
 
 
 def search(visitor: Visitor, shop: Shop, text: str) -> dict[str, str]:
