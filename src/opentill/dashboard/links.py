@@ -161,8 +161,8 @@ async def _render_list(
 def _chosen_product(request: PageRequest, choices: list[Product]) -> str:
     """Return the product that the form begins with: that of the query, or the newest."""
     ids = [product.id for product in choices]
-    asked = request.query.get("for", "")
-    return asked if asked in ids else next(iter(ids), "")
+    requested_id = request.query.get("for", "")
+    return requested_id if requested_id in ids else next(iter(ids), "")
 
 
 def _build_body(entries: Entries, zone: ZoneInfo) -> LinkBody:
