@@ -113,8 +113,11 @@ class _OtherGateways:
             if key not in self._running:
                 task = asyncio.create_task(_work_once(kind, name, work, app))
                 self._running[key] = task
-                task.add_done_callback(lambda _, key=key: self._running.pop(key))
+                task.add_done_callback(partial(self._forget, key))
         return 0  # 0 makes the job pause: the started work goes on by itself
+
+    def _forget(self, key: tuple[str, str], _task: object) -> None:
+        del self._running[key]
 
     async def finish(self) -> None:
         """Wait until everything that was started has ended."""

@@ -139,8 +139,8 @@ _AMOUNT: Final = re.compile(r"(-?[0-9]{1,18}(?:\.[0-9]{1,4})?) ([A-Z]{3})", re.A
 _ID: Final = re.compile(r"\b([a-z]{2,6})_[0-9a-z]{14,}([0-9a-z]{6})\b", re.ASCII)
 _DIGEST: Final = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32,}\b", re.ASCII)
 _NAMED_PERSON: Final = re.compile(r" \(per_[0-9a-z]+\)", re.ASCII)
-_ROLES: Final[dict[str, str]] = {**ROLE}
-_STAFF_ROLES: Final[dict[str, str]] = {**STAFF_ROLE}
+_ROLES: Final[dict[str, str]] = dict(ROLE.items())
+_STAFF_ROLES: Final[dict[str, str]] = dict(STAFF_ROLE.items())
 # The prefix of an id → the path below /console of the page that shows its object.
 _PAGES: Final[Mapping[str, str]] = {
     "dif": "reconciliation",

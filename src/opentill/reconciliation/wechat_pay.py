@@ -25,7 +25,7 @@ _NEEDED: Final = {_TIME, "微信订单号", _PAYMENT, _STATE, _CURRENCY}
 _TOTALS: Final = "总交易单数"  # begins the second header
 _REFUND, _THEIR_REFUND, _REFUND_STATE = "商户退款单号", "微信退款单号", "退款状态"
 # The amount that the customer was charged, or got back: newer bills first.
-_PAID: Final = ("订单金额", "应结订单金额", "总金额")
+_PAID: Final[tuple[str, ...]] = ("订单金额", "应结订单金额", "总金额")
 _REFUNDED: Final = ("申请退款金额", "退款金额")
 _OUR_REFUNDS: Final = ("re_", "att_")
 _NO_REFUND: Final = "FAIL"  # the refund was accepted, and has failed

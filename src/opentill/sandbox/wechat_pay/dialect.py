@@ -259,8 +259,8 @@ class WeChatPay:
             except Error as error:
                 status, fields = error.status, _error_fields(error)
             except Refusal as refusal:
-                error = Error(400, "PARAM_ERROR", refusal.message)
-                status, fields = error.status, _error_fields(error)
+                refused = Error(400, "PARAM_ERROR", refusal.message)
+                status, fields = refused.status, _error_fields(refused)
             return self._sign_response(_json(status, fields), fault, by_public_key=by_public_key)
 
         if operation == "certificates":
