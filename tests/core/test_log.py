@@ -84,7 +84,7 @@ def test_secrets_and_personal_data_are_redacted(
         raise ValueError(text)
     except ValueError:
         logger.exception("failed")
-    written = stream.getvalue()
+    written = re.sub(r'"timestamp":"[^"]+"', "", stream.getvalue())  # may have any digits
     assert secret not in written
     assert remainder in written
     assert len(_lines(stream)) == 3
