@@ -10,6 +10,8 @@ from opentill.db.clock import now_ms
 from opentill.people import totp
 from support.people import PASSWORD
 
+# A code that the browser enters arrives within this time.
+_SLOWEST_S = 10
 _READ_CELLS = "rows => rows.map(row => Array.from(row.cells).map(cell => cell.innerText))"
 
 
@@ -63,8 +65,10 @@ class BrowserUser:
         """Return an unused code of the authenticator, or a recovery code if all codes are used."""
         if not self._secret:
             return ""
-        current = now_ms() // 1000 // totp.PERIOD_S
-        for period in (current - 1, current, current + 1):
+        now_s = now_ms() // 1000
+        # The code of the period before is accepted until the current period ends.
+        first = (now_s + _SLOWEST_S) // totp.PERIOD_S - 1
+        for period in range(first, now_s // totp.PERIOD_S + 2):
             if period > self._period:
                 self._period = period
                 return totp.code_at(self._secret, period)

@@ -1,12 +1,12 @@
 """Findings about test mode, proxies and the database connection, by doctor and serve."""
 
+import io
 import json
 import re
 import socket
 from pathlib import Path
 
 import pytest
-from tests.support.log_stream import OwnThreadStream
 
 from opentill import config
 from opentill.cli import exposure
@@ -108,7 +108,7 @@ PEERS = [
 async def test_an_untrusted_proxy_is_logged_once_a_minute(
     monkeypatch: pytest.MonkeyPatch, peer: str, forwarded: str | None, is_logged: bool
 ) -> None:
-    lines = OwnThreadStream()
+    lines = io.StringIO()
     log.configure("warning", stream=lines)
     now = 1000.0
     monkeypatch.setattr(middleware.time, "monotonic", lambda: now)

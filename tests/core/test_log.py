@@ -17,15 +17,21 @@ import pytest
 import structlog
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.support.log_stream import OwnThreadStream
 
 from opentill.core import log, metrics
 
 
 @pytest.fixture(scope="module")
-def undisturbed() -> None:
-    """Let pending warnings of earlier tests appear before a test here captures the log."""
-    gc.collect()
+def undisturbed() -> Iterator[None]:
+    """Let nothing of earlier tests appear in the log while a test here captures it."""
+    # A sandbox bank that other tests of this process share logs at any moment, in a thread of its
+    # own. What it logs already has time to be written before the first test here.
+    bank = logging.getLogger("opentill.sandbox")
+    bank.setLevel(logging.CRITICAL)
+    time.sleep(0.1)
+    gc.collect()  # pending warnings appear
+    yield
+    bank.setLevel(logging.NOTSET)
 
 
 @pytest.fixture
@@ -33,7 +39,7 @@ def stream(undisturbed: None) -> Iterator[io.StringIO]:
     """Capture the log; its configuration is restored afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    stream = OwnThreadStream()
+    stream = io.StringIO()
     log.configure("info", stream=stream)
     yield stream
     root.handlers[:] = handlers
