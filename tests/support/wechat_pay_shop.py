@@ -113,12 +113,16 @@ class WeChatPayShop:
         assert response.status_code == 200, response.text
 
     async def pay(self, gateway: WeChatPayGateway, **changes: Any) -> str:
-        """Create a payment, pay it on the phone and return the attempt's id."""
-        request = self.request(**changes)
+        """Create a payment, pay it on the phone and return the attempt's id.
+
+        Waits for its notification, which would otherwise arrive among those of later steps.
+        """
+        request, start = self.request(**changes), len(self.receiver.received)
         outcome = await gateway.pay(request)
         assert outcome.status == "ACTION_REQUIRED", outcome
         await asyncio.to_thread(self.open, outcome.qr_text or outcome.action_url)
         await asyncio.to_thread(self.decide, request.attempt_id)
+        await asyncio.to_thread(self.wait_for_notices, start)
         return request.attempt_id
 
     def inject_fault(self, operation: str, kind: str, **options: Any) -> None:
