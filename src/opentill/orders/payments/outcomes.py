@@ -75,8 +75,17 @@ async def apply_to_attempt(
             # The worker queries an attempt again if the outcome is UNKNOWN, or if it is NOT_FOUND
             # and either the request may still arrive or the gateway has already reported on the
             # attempt.
-            _log.warning("attempt unknown", attempt=attempt.id, reason=outcome.reason)
+            if not _is_unopened(attempt, outcome):
+                _log.warning("attempt unknown", attempt=attempt.id, reason=outcome.reason)
             return attempt
+
+
+def _is_unopened(attempt: PaymentAttempt, outcome: PaymentOutcome) -> bool:
+    """Whether the provider does not know the attempt because the customer has not opened it yet.
+
+    Alipay creates a trade only when the customer opens its page or scans its code.
+    """
+    return outcome.status == "NOT_FOUND" and attempt.status == "ACTION_REQUIRED"
 
 
 def _is_failure(attempt: PaymentAttempt, outcome: PaymentOutcome, now: int) -> bool:
