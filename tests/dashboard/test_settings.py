@@ -199,7 +199,7 @@ def test_each_version_of_a_logo_has_its_own_url(shop: Shop) -> None:
     assert "shop-logo" not in read_payment_page(shop, session).text
 
 
-def test_the_colour_can_be_previewed_without_script_and_without_saving(shop: Shop) -> None:
+def test_the_color_can_be_previewed_without_script_and_without_saving(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     page = read_page(ada, shop)
     assert accent.address("#0d5c49", "svg").replace("&", "&amp;") in page

@@ -30,7 +30,7 @@ from opentill.portal.request import PageRequest
 from opentill.web import accent
 from opentill.web.translations import N_
 
-_DEFAULT_COLOR: Final = "#0d5c49"  # of pages without an accent colour
+_DEFAULT_COLOR: Final = "#0d5c49"  # of pages without an accent color
 _REASON: Final = "on the page of the settings"
 # These names of the tz database are not time zones.
 _NO_ZONES: Final = ("Factory", "localtime", "posixrules")
@@ -91,7 +91,7 @@ async def _render_settings(
 
 
 def _valid_color(entries: dict[str, str] | None) -> str | None:
-    """Return the colour that was entered, None if there is none or it is invalid."""
+    """Return the color that was entered, None if there is none or it is invalid."""
     try:
         return merchants.check_profile("accent_color", (entries or {}).get("accent_color"))
     except Invalid:
@@ -99,7 +99,7 @@ def _valid_color(entries: dict[str, str] | None) -> str | None:
 
 
 def _adjusted_colors(color: str) -> list[tuple[str, str]]:
-    """Return a note and the adjusted colour for each colour scheme that adjusts ``color``."""
+    """Return a note and the adjusted color for each color scheme that adjusts ``color``."""
     schemes: tuple[accent.Scheme, ...] = ("light", "dark")
     grounds = [(scheme, accent.shade(color, scheme).ground) for scheme in schemes]
     return [(ACCENT_NOTE[scheme], ground) for scheme, ground in grounds if ground != color]
@@ -130,7 +130,7 @@ async def save(request: PageRequest) -> Response:
 
 
 async def preview(request: PageRequest) -> Response:
-    """Show the form again with the preview of the colour that was entered, and save nothing."""
+    """Show the form again with the preview of the color that was entered, and save nothing."""
     form = await request.form()
     entries = {field: form[field] for field in CUSTOMER_FIELDS if field in form}
     errors: dict[str, str] = {}

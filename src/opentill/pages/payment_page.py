@@ -248,7 +248,7 @@ async def submit(request: PageRequest, session_id: str) -> Response:
 
 
 def _is_phone(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a browser says that it is that of a phone, as browsers of phones do."""
+    """Whether the User-Agent header is one of a phone's browser."""
     return b"Mobi" in headers.get(b"user-agent", b"")
 
 

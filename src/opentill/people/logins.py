@@ -113,7 +113,7 @@ async def log_in(
         person = await queries.BY_EMAIL.first(tx, email=email)
     if begin_as is None:
         credentials = msgspec.structs.replace(credentials, code="")
-    credentials = _recognise_browser(credentials, person, secret_key)
+    credentials = _recognize_browser(credentials, person, secret_key)
     group: Group = "trusted" if credentials.is_known_browser else "strangers"
     with QUEUE.reserve(
         group, email if credentials.is_known_browser else limit_subject(address)
@@ -149,7 +149,7 @@ async def log_in(
     return await count_codes(db, work, person, credentials, now)
 
 
-def _recognise_browser(
+def _recognize_browser(
     credentials: Credentials, person: Person | None, secret_key: str
 ) -> Credentials:
     """Set ``is_known_browser`` if a cookie proves it."""
@@ -333,7 +333,7 @@ async def prove_code(
 
     if not credentials.code:
         raise WrongCode
-    await count_codes(db, work, person, _recognise_browser(credentials, person, secret_key), now)
+    await count_codes(db, work, person, _recognize_browser(credentials, person, secret_key), now)
     return Proof(person, token)
 
 
