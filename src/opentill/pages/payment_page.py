@@ -35,7 +35,10 @@ _log: Final = structlog.get_logger()
 _GATEWAY_TIMEOUT_S: Final = 3.0
 # Field of an error → field of the form, and the text that the page shows beside it.
 _REFUSED: Final = {
-    "attempts": {"method": N_("Too many payment attempts. Please start again at the shop.")}
+    "attempts": {"method": N_("Too many payment attempts. Please start again at the shop.")},
+    "method": {
+        "method": N_("This payment method is not available right now. Please choose another one.")
+    },
 }
 _COUNT: Final = re.compile(r"\d{1,4}", re.ASCII)
 

@@ -20,7 +20,7 @@ from opentill.orders.model import (
     PaymentAttempt,
 )
 from opentill.orders.order_history import note
-from opentill.orders.payments import epay_numbers, queries
+from opentill.orders.payments import day_limits, epay_numbers, queries
 from opentill.orders.payments.confirmation import ReceivedPayment, confirm, count_ended
 from opentill.orders.service import find_attempt, find_reported_attempt, lock
 from opentill.orders.transitions import Change, NotLocked, can, transition
@@ -155,6 +155,7 @@ async def _apply_payment(
         cause += f": {other_paid_id} was paid under the same out_trade_no"
         order = await _close_unpaid(tx, order, other_paid_id, now)
     await note(tx, order, "duplicate_payment", cause, now)
+    await day_limits.count_again(tx, [attempt])
     return await write_attempt(tx, attempt, "DUPLICATE", outcome, now, now)
 
 
@@ -233,6 +234,7 @@ async def _apply_failure(
         return attempt
     status, event = _FAILURES[outcome.status]
     written = await write_attempt(tx, attempt, status, outcome, None, now)
+    await day_limits.release(tx, attempt)
     reason = outcome.reason or outcome.status.lower()
     cause = f"{attempt.id}: {reason}"
     # A decline does not change an order that waits for another attempt at its gateway.
