@@ -222,7 +222,7 @@ async def begin(
         "address": browser.address,
         "device": browser.device[:_LONGEST_DEVICE],
     }
-    await queries.NOTE_BEGUN.run(tx, **values)
+    await queries.NOTE_BEGUN.run(tx, **values, strong=strong)
     await queries.INSERT_LOGIN.run(
         tx,
         **values,
@@ -345,6 +345,8 @@ async def renew(tx: Tx, login: Login, token: str, now: int, *, strong: bool) -> 
     values = {"token_sha256": digest(token), "now": now, "strong": strong}
     if not await queries.PROVE.run(tx, id=login.id, **values):
         raise NotLoggedIn
+    if strong:
+        await queries.COMPLETE_BEGUN.run(tx, id=login.id)
 
 
 async def end(tx: Tx, login: Login) -> None:
