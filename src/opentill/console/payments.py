@@ -11,7 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, orders, people
-from opentill.console.filters import find_merchant
+from opentill.console.filters import find_merchant, query_string
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
@@ -52,7 +52,8 @@ class Filters(msgspec.Struct, frozen=True):
         return is_within and has_status and self.refunds in {None, order.refund_progress}
 
 
-def _read_filters(request: PageRequest) -> Filters:
+def read_filters(request: PageRequest) -> Filters:
+    """Read the filters of the list; a filter with an error shows no rows."""
     days = lists.days(request, ZONE)
     return Filters(
         query=lists.text(request, "query", _LONGEST_QUERY),
@@ -66,7 +67,7 @@ def _read_filters(request: PageRequest) -> Filters:
 
 async def list_payments(request: PageRequest) -> Response:
     """List payments of a merchant or of all, or redirect to the one that has the searched id."""
-    filters = _read_filters(request)
+    filters = read_filters(request)
     async with request.app.db.connection() as tx:
         _, merchant, merchant_errors = await find_merchant(tx, request)
         filters.errors.update(merchant_errors)
@@ -137,9 +138,18 @@ def _render(
         errors=filters.errors,
         rows=[(row, localizer.amount(Money(row.amount_minor, row.currency))) for row in rows],
         statuses=[(status, localizer.gettext(text)) for status, text in SHOWN_STATUS.items()],
+        file=PLACE + ".csv" + query_string(request)
+        if rows and _has_file(request, filters, values["merchant"])
+        else "",
         zone=ZONE,
         **values,
     )
+
+
+def _has_file(request: PageRequest, filters: Filters, merchant: Merchant | None) -> bool:
+    """Whether the list has a file: a search at all merchants finds just the newest matches."""
+    is_found = merchant is not None or not filters.query
+    return is_found and not filters.errors and request.may("payments.export")
 
 
 async def _find_by_number(tx: Tx, filters: Filters, merchant: Merchant) -> list[OrderRef]:

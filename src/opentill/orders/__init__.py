@@ -13,7 +13,7 @@ from opentill.orders.customers.service import (
 )
 from opentill.orders.events import livemode_of, metadata
 from opentill.orders.export.queries import COLUMNS as EXPORT_COLUMNS
-from opentill.orders.export.service import export_csv, export_csv_limited
+from opentill.orders.export.service import export_csv, export_csv_limited, read_selection
 from opentill.orders.livemode import all_with_livemode, with_livemode, with_paid_livemode
 from opentill.orders.model import (
     TRANSITIONS,
@@ -190,6 +190,7 @@ __all__ = [
     "place",
     "preview_settlements",
     "query_attempt",
+    "read_selection",
     "receipt_number",
     "recent_customers",
     "record_duplicate_return",

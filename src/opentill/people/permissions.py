@@ -95,7 +95,7 @@ RULES: Final = (
     ),
     Rule("payments.refund", "owner finance support", "", scopes="refunds:write"),
     Rule("payments.note", "owner finance support", ""),
-    Rule("payments.export", "owner finance", "", scopes="orders:export"),
+    Rule("payments.export", "owner finance", "admin finance", scopes="orders:export"),
     Rule("customers.read", "owner finance support viewer", _STAFF),
     Rule("products.read", _ALL, _STAFF, scopes="products:read"),
     Rule("products.write", "owner developer", "", scopes="products:write"),

@@ -8,7 +8,7 @@ from opentill.core.settings import SANDBOX
 from opentill.db.query import Query, Value
 from opentill.gateways.account import TEST_PREFIX
 from opentill.http import csvfile
-from opentill.orders.model import OPERATOR
+from opentill.orders.model import OPERATOR, Order
 from opentill.orders.search.model import ExportCursor
 from opentill.orders.search.queries import LINE_SIZE
 
@@ -268,3 +268,13 @@ EXPORT_OF = _lines(_OF_IDS)
 # The same two statements, with LOCAL_COLUMNS in addition.
 LOCAL_EXPORT = _lines(_BETWEEN, (*COLUMNS, *LOCAL_COLUMNS))
 LOCAL_EXPORT_OF = _lines(_OF_IDS, (*COLUMNS, *LOCAL_COLUMNS))
+# The next orders of a range of time, for files with other columns.
+AFTER = Query(
+    Order,
+    """
+    select * from orders
+    where merchant_id = :merchant_id and (created_at, id) > (:after_at::bigint, :after_id::text)
+        and created_at <= :until
+    order by created_at, id limit :limit
+    """,
+)

@@ -4,21 +4,25 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from opentill.db.database import Db, Tx
 from opentill.db.query import Value
 from opentill.http import csvfile
 from opentill.orders.export import queries
+from opentill.orders.model import Order
 from opentill.orders.search import service as search
 from opentill.orders.search.filters import Selection
 from opentill.orders.search.model import ExportCursor, SizedOrder
+from opentill.orders.service import find_many
 from opentill.server.export_limits import Exports, Readers
 
 # A part of the file has about this many bytes; the estimate ignores that quotes are doubled.
 _PART_BYTES: Final = 128 * 1024
 _SCANNED: Final = 20_000  # one statement reads this many orders to find the ends of parts
 _SEARCHED: Final = 2_000  # a search's statement returns at most this many orders
+_READ: Final = 1_000  # ``read_selection`` reads this many orders at a time
 _AT_ONCE: Final = 2  # an export reads this many parts at a time; more would overload PostgreSQL
 # A part of the file: the orders after the first cursor up to the second, or a list of order ids.
 Part: TypeAlias = tuple[ExportCursor, ExportCursor] | list[str]
@@ -117,6 +121,38 @@ async def export_csv_limited(
         async with contextlib.aclosing(chunks):
             async for chunk in chunks:
                 yield chunk
+
+
+async def read_selection(db: Db, selection: Selection | None) -> AsyncGenerator[list[Order], None]:
+    """Yield the orders of a selection in parts, oldest first, for a file with other columns.
+
+    ``selection`` is None for no orders. Raises Invalid before the first part.
+    """
+    if selection is None:
+        return
+    cursor = ExportCursor(selection.filters.since, "")
+    while orders := await _read_after(db, selection, cursor):
+        yield orders
+        cursor = ExportCursor(orders[-1].created_at, orders[-1].id)
+
+
+async def _read_after(db: Db, selection: Selection, cursor: ExportCursor) -> list[Order]:
+    filters, merchant_id = selection.filters, selection.filters.merchant_id
+    if selection.is_everything:
+        return await db.read(
+            lambda tx: queries.AFTER.all(
+                tx,
+                merchant_id=merchant_id,
+                after_at=cursor.created_at,
+                after_id=cursor.id,
+                until=filters.until,
+                limit=_READ,
+            )
+        )
+    rows = await search.list_after(db, filters, selection.text, cursor, _READ)
+    ids = [row.id for row in rows]
+    by_id = await db.read(partial(find_many, merchant_id=merchant_id, ids=ids))
+    return [by_id[order_id] for order_id in ids]
 
 
 async def _stop(*tasks: asyncio.Task[Any]) -> None:
