@@ -23,6 +23,17 @@ NEED: Final = {
     "applications": N_("Applications that wait to be decided: {number}"),
     "returned": N_("Payouts that banks returned: {number}"),
 }
+# Headings of the columns of lists; ``NEED_TIME`` has those of the times.
+NEED_COLUMN: Final = {
+    "customer": N_("Customer"),
+    "merchant": N_("Merchant"),
+    "number": N_("Epay number"),
+    "payout": N_("Payout"),
+    "endpoint": N_("Endpoint"),
+    "reason": N_("Reason"),
+    "response": N_("Response"),
+    "amount": N_("Amount"),
+}
 NEED_TEXT: Final = {
     "responses": N_(
         "Merchants contested or accepted these disputes. Submit the evidence to the payment "

@@ -6,7 +6,7 @@ bounded and reads an index, however many orders there are.
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from starlette.responses import Response
@@ -17,17 +17,20 @@ from opentill import (
     epay,
     ledger,
     merchants,
+    orders,
     payouts,
     reconciliation,
     refunds,
     webhooks,
 )
 from opentill.console.labels import DISPUTE_RESPONSE_TEXT
+from opentill.console.need_labels import NEED_COLUMN, NEED_TIME
 from opentill.console.zone import ZONE
 from opentill.core.languages import Language
 from opentill.core.money import Money
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
+from opentill.orders import OrderCustomer
 from opentill.orders import jobs as order_jobs
 from opentill.people import Permission
 from opentill.portal import render
@@ -56,6 +59,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     subject: str  # the id or the name of the object that needs attention
     page: str  # path of the object's page below the merchant's dashboard
     at: int  # Unix ms; ``NEED_TIME`` says what happened then
+    order_id: str = ""  # the order whose customer the list shows, "" if there is none
     money: Money | None = None
     detail: str = ""  # the text that a gateway or an endpoint has reported, "" if there is none
 
@@ -65,6 +69,41 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         if self.page.startswith(("/payments/", "/disputes/", "/payouts/")):
             return CONSOLE_PATH + self.page
         return f"/dashboard/{self.merchant_id}{self.page}"
+
+
+class Column(NamedTuple):
+    """A column of a list: what its cells show, and its place in the two lines of a phone's row."""
+
+    name: str  # a key of ``NEED_COLUMN``; "time" is the column of ``NEED_TIME``
+    kind: str
+
+    def heading(self, need: str) -> str:
+        """Return the heading in the list of a kind."""
+        return NEED_TIME[need] if self.name == "time" else NEED_COLUMN[self.name]
+
+
+_MERCHANT: Final = Column("merchant", "words below")
+_REASON: Final = Column("reason", "words under")
+_TIME: Final = Column("time", "words below-end")
+_AMOUNT: Final = Column("amount", "number at-end")
+# The columns of a list of payments, whose first column has the link.
+_OF_PAYMENTS: Final = (Column("customer", "words at-start"), _MERCHANT, _TIME, _AMOUNT)
+_WITH_REASON: Final = (*_OF_PAYMENTS[:2], _REASON, *_OF_PAYMENTS[2:])
+_OF_RESPONSES: Final = (*_OF_PAYMENTS[:2], Column("response", "words under"), *_OF_PAYMENTS[2:])
+_OF_NUMBERS: Final = (
+    Column("number", "words at-start"),
+    Column("customer", "words"),
+    *_OF_PAYMENTS[1:],
+)
+_OF_PAYOUTS: Final = (
+    Column("merchant", "words at-start"),
+    Column("payout", "words below"),
+    _REASON,
+    _TIME,
+    _AMOUNT,
+)
+_OF_ENDPOINTS: Final = (Column("endpoint", "words at-start"), _MERCHANT, _REASON, _TIME)
+_OF_NOTICES: Final = (*_OF_PAYMENTS[:2], _REASON, _TIME)
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +118,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     permission: Permission
     count: Callable[[Tx, int], Awaitable[int]]
     items: Callable[[Tx, int], Awaitable[list[Item]]] | None = None
+    columns: tuple[Column, ...] = ()  # of its list
     page: str = ""
     # Counts items that depend on the deployment's limit, in addition to ``count``.
     count_limited: Callable[[Tx, Settings, int], Awaitable[int]] | None = None
@@ -95,20 +135,23 @@ def _need_with_list(
     name: str,
     permission: Permission,
     items: Callable[[Tx, int], Awaitable[list[Item]]],
+    columns: tuple[Column, ...],
     explain: Callable[[str, Language], str] | None = None,
 ) -> Need:
     async def count(tx: Tx, now: int) -> int:
         return len(await items(tx, now))
 
     return Need(
-        name=name, permission=permission, count=count, items=items, limit=MOST, explain=explain
-    )
+        name=name, permission=permission, count=count, items=items, columns=columns, limit=MOST,
+        explain=explain,
+    )  # fmt: skip
 
 
 async def _disputes(tx: Tx, now: int) -> list[Item]:
     return [
         Item(
             merchant_id=dispute.merchant_id,
+            order_id=dispute.order_id,
             subject=dispute.id,
             page=f"/disputes/{dispute.id}",
             at=dispute.respond_by or dispute.created_at,
@@ -125,6 +168,7 @@ async def _responses(tx: Tx, _now: int) -> list[Item]:
     return [
         Item(
             merchant_id=dispute.merchant_id,
+            order_id=dispute.order_id,
             subject=dispute.id,
             page=f"/disputes/{dispute.id}",
             at=dispute.responded_at or dispute.updated_at,
@@ -155,6 +199,7 @@ async def _duplicates(tx: Tx, now: int) -> list[Item]:
     return [
         Item(
             merchant_id=attempt.merchant_id,
+            order_id=attempt.order_id,
             subject=attempt.id,
             page=f"/payments/{attempt.order_id}",
             at=attempt.updated_at,
@@ -169,6 +214,7 @@ async def _refunds(tx: Tx, now: int) -> list[Item]:
     return [
         Item(
             merchant_id=refund.merchant_id,
+            order_id=refund.order_id,
             subject=refund.id,
             page=f"/payments/{refund.order_id}",
             at=refund.created_at,
@@ -182,6 +228,7 @@ async def _failed_refunds(tx: Tx, _now: int) -> list[Item]:
     return [
         Item(
             merchant_id=refund.merchant_id,
+            order_id=refund.order_id,
             subject=refund.id,
             page=f"/payments/{refund.order_id}",
             at=refund.failed_at or refund.updated_at,
@@ -196,6 +243,7 @@ async def _stuck(tx: Tx, now: int) -> list[Item]:
     return [
         Item(
             merchant_id=order.merchant_id,
+            order_id=order.id,
             subject=order.id,
             page=f"/payments/{order.id}",
             at=order.updated_at,
@@ -236,6 +284,7 @@ async def _notices(tx: Tx, now: int) -> list[Item]:
     return [
         Item(
             merchant_id=notice.merchant_id,
+            order_id=notice.order_id,
             subject=notice.order_id,
             page=f"/payments/{notice.order_id}",
             at=notice.updated_at,
@@ -249,6 +298,7 @@ async def _paid_twice(tx: Tx, now: int) -> list[Item]:
     return [
         Item(
             merchant_id=twice.merchant_id,
+            order_id=twice.order_id,
             subject=twice.out_trade_no,
             page=f"/payments/{twice.order_id}",
             at=twice.paid_at,
@@ -300,8 +350,8 @@ NEEDS: Final = (
         count=_differences,
         page="/reconciliation",
     ),
-    _need_with_list("responses", "disputes.read", _responses, _explain_response),
-    _need_with_list("disputes", "disputes.read", _disputes, dispute_reasons.name_of),
+    _need_with_list("responses", "disputes.read", _responses, _OF_RESPONSES, _explain_response),
+    _need_with_list("disputes", "disputes.read", _disputes, _WITH_REASON, dispute_reasons.name_of),
     Need(
         name="open_disputes",
         permission="disputes.read",
@@ -323,14 +373,16 @@ NEEDS: Final = (
         page="/needs/refund-cases",
         limit=MOST,
     ),
-    _need_with_list("duplicates", "payments.read", _duplicates),
-    _need_with_list("paid_twice", "payments.read", _paid_twice),
-    _need_with_list("failed_refunds", "payments.read", _failed_refunds, refund_failures.text_of),
-    _need_with_list("refunds", "payments.read", _refunds),
-    _need_with_list("stuck", "payments.read", _stuck),
-    _need_with_list("returned", "payouts.read", _returned_payouts),
-    _need_with_list("endpoints", "endpoints.read", _endpoints),
-    _need_with_list("notices", "epay.read", _notices),
+    _need_with_list("duplicates", "payments.read", _duplicates, _WITH_REASON),
+    _need_with_list("paid_twice", "payments.read", _paid_twice, _OF_NUMBERS),
+    _need_with_list(
+        "failed_refunds", "payments.read", _failed_refunds, _WITH_REASON, refund_failures.text_of
+    ),
+    _need_with_list("refunds", "payments.read", _refunds, _OF_PAYMENTS),
+    _need_with_list("stuck", "payments.read", _stuck, _OF_PAYMENTS),
+    _need_with_list("returned", "payouts.read", _returned_payouts, _OF_PAYOUTS),
+    _need_with_list("endpoints", "endpoints.read", _endpoints, _OF_ENDPOINTS),
+    _need_with_list("notices", "epay.read", _notices, _OF_NOTICES),
 )
 
 
@@ -355,6 +407,10 @@ async def _list_items(request: PageRequest, need: Need) -> Response:
     async with request.app.db.connection() as tx:
         items = await need.items(tx, request.now)
         names = await merchants.names(tx, (item.merchant_id for item in items))
+        customers = dict[tuple[str, str], OrderCustomer]()
+        if request.may("customers.read"):
+            places = [(item.merchant_id, item.order_id) for item in items if item.order_id]
+            customers = await orders.find_customers_of_orders(tx, places)
     if need.explain is not None:
         language = request.localizer.language
         items = [
@@ -362,7 +418,17 @@ async def _list_items(request: PageRequest, need: Need) -> Response:
             for item in items
         ]
     return render.page(
-        request, "need.html", need=need.name, items=items, names=names, zone=ZONE, most=MOST
+        request,
+        "need.html",
+        need=need.name,
+        columns=[
+            (column.name, (column.heading(need.name), column.kind)) for column in need.columns
+        ],
+        items=items,
+        names=names,
+        customers=customers,
+        zone=ZONE,
+        most=MOST,
     )
 
 
