@@ -2,7 +2,7 @@
 
 import re
 
-from console.test_terms import form_values
+from console.test_terms import fee_fields, form_values
 from opentill import merchants
 from support.api_server import ApiServer
 from support.people import Visitor, create_person
@@ -24,7 +24,7 @@ def test_a_merchant_is_created_once_with_its_terms(api_server: ApiServer) -> Non
     admin = create_person(api_server, None, staff_role="admin")
     form = new_form(
         admin, name=" Quay Tea ", currency="eur", platform_fee_rate="2.9", reserve_rate="10",
-        fees="ALIPAY=2%", settlement_calendar="WEEKDAYS",
+        settlement_calendar="WEEKDAYS", **fee_fields("ALIPAY=2%"),
     )  # fmt: skip
     locations = {admin.post(PATH, form).headers["location"] for _ in range(2)}
     (location,) = locations
@@ -55,7 +55,7 @@ def test_each_field_of_a_new_merchant_shows_its_error(api_server: ApiServer) -> 
     admin = create_person(api_server, None, staff_role="admin")
     for field, entry in (
         ("name", " "), ("currency", "XXX"), ("platform_fee_rate", "100"), ("reason", ""),
-        ("fees", "GOLD=10%"), ("reserve_days", "ten"),
+        ("fee_method_0", "GOLD"), ("reserve_days", "ten"),
     ):  # fmt: skip
         form = new_form(admin, name="Quay Tea") | {field: entry}
         refusal = admin.post(PATH, form)

@@ -4,6 +4,7 @@ import re
 from html import unescape
 from typing import Final
 
+from console.console_pages import visible_text
 from opentill import merchants
 from support.api_server import Shop
 from support.people import Visitor, create_person
@@ -11,8 +12,9 @@ from support.people import Visitor, create_person
 INPUT: Final = re.compile(r'<input[^>]* name="(\w+)"[^>]*? value="([^"]*)"')
 TEXTAREA: Final = re.compile(r'<textarea[^>]* name="(\w+)"[^>]*>([^<]*)<')
 SELECTED_OPTION: Final = re.compile(
-    r'<select[^>]* name="(\w+)".*?value="(\w+)" selected', re.DOTALL
+    r'<select[^>]* name="(\w+)"(?:(?!</select>).)*?value="(\w+)" selected', re.DOTALL
 )
+_FEE: Final = re.compile(r"(\w+?)(?::(\w*))? ?= ?([^%]*)%(?: ?\+ ?(.*))?")
 
 
 def form_values(page: str) -> dict[str, str]:
@@ -21,6 +23,20 @@ def form_values(page: str) -> dict[str, str]:
     form = form.partition("</form>")[0]
     fields = [*INPUT.findall(form), *TEXTAREA.findall(form), *SELECTED_OPTION.findall(form)]
     return {name: unescape(value) for name, value in fields}
+
+
+def fee_fields(*rows: str) -> dict[str, str]:
+    """Return the fields of rows of fees, such as ``CREDIT_CARD:EUR=1.4%+0.25``."""
+    fields: dict[str, str] = {}
+    for number, row in enumerate(rows):
+        match = _FEE.fullmatch(row)
+        assert match is not None, row
+        names = ("method", "currency", "rate", "fixed")
+        fields |= {
+            f"fee_{name}_{number}": text or ""
+            for name, text in zip(names, match.groups(), strict=True)
+        }
+    return fields
 
 
 def find_merchant(shop: Shop) -> merchants.Merchant:
@@ -39,7 +55,7 @@ def test_every_term_is_changed_and_the_reason_is_stored(shop: Shop) -> None:
     assert form["platform_fee_rate"] == "4"
     form |= {
         "platform_fee_rate": "2.95",
-        "fees": "CREDIT_CARD:EUR = 1.4% + 0.25\n\nALIPAY=2%",
+        **fee_fields("CREDIT_CARD:eur=1.4%+0.25", "ALIPAY=2%"),
         "refund_fee_policy": "RETURNED",
         "overdraft_minor": "250.00",
         "settlement_delay_days": "3",
@@ -73,7 +89,14 @@ def test_every_term_is_changed_and_the_reason_is_stored(shop: Shop) -> None:
         "who": admin.audit_name,
         "reason": "a year without disputes",
     }
-    form = form_values(admin.get(path).text) | {"fees": "ALIPAY=2.1%", "reason": "less"}
+    form = form_values(admin.get(path).text)
+    rows = {name: text for name, text in form.items() if name.startswith("fee_") and text}
+    assert rows == {
+        "fee_method_0": "ALIPAY", "fee_rate_0": "2",
+        "fee_method_1": "CREDIT_CARD", "fee_currency_1": "EUR", "fee_rate_1": "1.4",
+        "fee_fixed_1": "0.25",
+    }  # fmt: skip
+    form |= fee_fields("ALIPAY=2.1%") | {"fee_method_1": "NONE", "reason": "less"}
     assert admin.post(path, form).status_code == 303
     assert [str(fee) for fee in merchants.read_fees(find_merchant(shop).fees)] == ["ALIPAY=0.021"]
 
@@ -85,11 +108,6 @@ def test_an_invalid_term_is_refused_at_its_field_and_its_input_kept(shop: Shop) 
         ("platform_fee_rate", "100", "from 0 to below 100"),
         ("platform_fee_rate", "NaN", "from 0 to below 100"),
         ("platform_fee_rate", "1e999999999", "from 0 to below 100"),
-        ("fees", "CASH=10%", "with a method and a currency that exist"),
-        ("fees", "ALIPAY=100%", "with a method and a currency that exist"),
-        ("fees", "ALIPAY=2%+x", "with a method and a currency that exist"),
-        ("fees", "1.4%+0.25", "Begin each row with its payment method"),
-        ("fees", "ALIPAY=0.02", "Enter the rate in percent"),
         ("overdraft_minor", "1.234", "The separator may stand for thousands or for decimals"),
         ("overdraft_minor", "€5.00", "This sign or code is of another currency"),
         ("overdraft_minor", "-5", "Enter an amount such as 15.00 or 1,200.50"),
@@ -108,12 +126,53 @@ def test_an_invalid_term_is_refused_at_its_field_and_its_input_kept(shop: Shop) 
     assert find_merchant(shop).terms_version == 1
 
 
+def test_an_invalid_row_of_fees_is_refused_at_its_field_and_kept(shop: Shop) -> None:
+    admin, path = create_admin_and_path(shop)
+    form = form_values(admin.get(path).text) | {"reason": "why not"}
+    for rows, field, error in (
+        (("CASH=10%",), "fee_method_0", "Choose a payment method"),
+        (("ALIPAY:XXX=1%",), "fee_currency_0", "Enter a currency code such as EUR"),
+        (("ALIPAY=100%",), "fee_rate_0", "from 0 to below 100"),
+        (("ALIPAY=NaN%",), "fee_rate_0", "from 0 to below 100"),
+        (("ALIPAY=1%", "PAYNOW=1%+x"), "fee_fixed_1", "Enter an amount"),
+        (("ALIPAY:JPY=1%+0.5",), "fee_fixed_0", "amount"),
+        (("ALIPAY=1%", "ALIPAY=2%"), "fee_method_1", "Another row has this method and currency"),
+    ):
+        refusal = admin.post(path, form | fee_fields(*rows) | {"form_id": ""})
+        assert refusal.status_code == 400, rows
+        assert error in refusal.text, rows
+        assert f'id="{field}-error"' in refusal.text, rows
+        entered = fee_fields(*rows).items()
+        shown = form_values(refusal.text)
+        assert {shown[name] for name, _ in entered if "rate" in name} == {
+            text for name, text in entered if "rate" in name
+        }
+    assert find_merchant(shop).terms_version == 1
+
+
+def test_the_preview_shows_what_a_payment_of_100_costs_and_stores_nothing(shop: Shop) -> None:
+    admin, path = create_admin_and_path(shop)
+    assert "$4.00 of $100.00" in visible_text(admin.get(path).text)
+    form = form_values(admin.get(path).text) | {"platform_fee_rate": "2.9", "preview": "1"}
+    form |= fee_fields("CREDIT_CARD:EUR=1.4%+0.25", "PAYNOW=0.8%")
+    page = admin.get(path, params=form).text
+    text = visible_text(page)
+    assert "Card · EUR €1.65 of €100.00" in text
+    assert "PayNow $0.80 of $100.00" in text
+    assert "Every other payment $2.90 of $100.00" in text
+    assert page.count('class="fee-row"') == 4  # two with entries, and two empty ones
+    refused = admin.get(path, params=form | fee_fields("PAYNOW=x%"))
+    assert (refused.status_code, 'id="fee_rate_0-error"' in refused.text) == (200, True)
+    assert "of $100.00" not in visible_text(refused.text)
+    assert find_merchant(shop).terms_version == 1
+
+
 def test_terms_are_entered_as_people_write_them(shop: Shop) -> None:
     admin, path = create_admin_and_path(shop)
     form = form_values(admin.get(path).text) | {"reason": "agreed"}
     entries = {
         "platform_fee_rate": "2,9",
-        "fees": "ALIPAY=2,5%+0,30",
+        **fee_fields("ALIPAY=2,5%+0,30"),
         "overdraft_minor": "$1,200.50",
         "payout_minimum_minor": "12,50",
     }
@@ -121,8 +180,9 @@ def test_terms_are_entered_as_people_write_them(shop: Shop) -> None:
     merchant = find_merchant(shop)
     assert (merchant.overdraft_minor, merchant.payout_minimum_minor) == (120_050, 1250)
     assert str(merchant.platform_fee_rate) == "0.029"
-    assert "ALIPAY=2.5%+0.30" in admin.get(path).text
-    form = form_values(admin.get(path).text) | {"reason": "none any more", "overdraft_minor": "0"}
+    form = form_values(admin.get(path).text)
+    assert (form["fee_rate_0"], form["fee_fixed_0"]) == ("2.5", "0.30")
+    form |= {"reason": "none any more", "overdraft_minor": "0"}
     assert admin.post(path, form).status_code == 303
     assert find_merchant(shop).overdraft_minor == 0
 

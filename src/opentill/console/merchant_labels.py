@@ -40,6 +40,12 @@ CAPABILITY_SWITCH: Final = {
     "off": N_("Switch off"),
     "keep_off": N_("Keep off after the suspension"),
 }
+FEE_ROW: Final = {
+    "method": N_("Payment method"),
+    "currency": N_("Currency"),
+    "rate": N_("Rate (%)"),
+    "fixed": N_("Plus, per payment"),
+}
 STANDING_ACTION: Final = {
     "approved": NC_("merchant status", "Approve"),
     "declined": N_("Decline"),
@@ -80,23 +86,21 @@ TERM_ERROR: Final = {
     "amount": N_("Enter an amount such as 15.00 or 1,200.50"),
     "days": N_("Enter a whole number of days: at most 365 until settlement, 3650 for the reserve"),
     "choice": N_("Choose one of the values"),
-    "rows": N_(
-        "Enter rows such as CREDIT_CARD:EUR=1.4%+0.25, with a method and a currency that exist"
-    ),
+    "rows": N_("This schedule has too many rows, or a row that is not accepted"),
     "addresses": N_("Enter addresses or networks such as 192.0.2.0/24"),
 }
 TERM_HINT: Final = {
     "rows": N_(
-        "One row per method and currency, such as CREDIT_CARD:EUR=1.4%+0.25 for 1.4% and "
-        "0.25 EUR of each card payment in euros."
+        "Fees that differ from the fee of all payments, by payment method. A row with a currency "
+        "counts before one for all currencies."
     ),
     "addresses": N_(
         "One address or network per row, such as 192.0.2.0/24. Leave it empty to allow all."
     ),
 }
 TERM_VALUE: Final = {
-    "KEPT": N_("not returned"),
-    "RETURNED": N_("returned in proportion"),
-    "EVERY_DAY": N_("every day"),
-    "WEEKDAYS": N_("weekdays"),
+    "KEPT": N_("Not returned"),
+    "RETURNED": N_("Returned in proportion"),
+    "EVERY_DAY": N_("Every day"),
+    "WEEKDAYS": N_("Weekdays"),
 }

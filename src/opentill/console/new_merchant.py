@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import mail, merchants, people, rates
-from opentill.console import terms
+from opentill.console import fee_rows, terms
 from opentill.console.merchants import PLACE
 from opentill.core import money
 from opentill.core.errors import Invalid, KeyReused
@@ -41,8 +41,12 @@ def _suggested_terms(now: int) -> dict[str, str]:
 
 
 async def show_form(request: PageRequest) -> Response:
-    """Show the form, with the default terms."""
-    return _page(request)
+    """Show the form with the default terms, or with ``preview`` the entries and their costs."""
+    if not request.query.get(terms.PREVIEW):
+        return _page(request)
+    form = request.query
+    _, errors = _read_terms(form, form.get("currency", "").upper(), request.now)
+    return _page(request, errors=errors, form=form)
 
 
 def _page(
@@ -61,6 +65,11 @@ def _page(
     }
     values = {name: (form or {}).get(name, text) for name, text in suggested.items()}
     folded = [field for field in terms.FIELDS if field.name not in _FIRST]
+    rows = fee_rows.read(form or {})
+    is_open = bool(form and form.get(terms.PREVIEW)) or any(
+        name.startswith("fee") or name in {field.name for field in folded} for name in errors or {}
+    )
+    currency = values["currency"] if values["currency"] in money.EXPONENTS else _CURRENCY
     return render.page(
         request,
         "new_merchant.html",
@@ -71,7 +80,9 @@ def _page(
         invited=created.owner if created else "",
         link=created.link if created else "",
         currencies=sorted(money.EXPONENTS),
-        is_open=any(field.name in (errors or {}) for field in folded),
+        is_open=is_open,
+        fee_rows=fee_rows.with_blank(rows),
+        costs=terms.list_costs(rows, values, currency),
         values=values,
         form_id=form_ids.new_form_id(),
         errors=errors or {},
@@ -83,18 +94,18 @@ def _read_terms(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the terms that differ from the default ones, and error texts by field."""
     suggested, entered, errors = _suggested_terms(now), dict[str, Any](), dict[str, str]()
-    for field in terms.FIELDS:
+    for field in terms.TEXT_FIELDS:
         text = form.get(field.name, "").replace("\r\n", "\n").strip()
         if text == suggested[field.name]:
             continue
         try:
-            value = terms.parse_field(field, text, currency)
+            entered[field.name] = terms.parse_field(field, text, currency)
         except ValueError as error:
             errors[field.name] = terms.field_error(field, error)
-        else:
-            name = "fee_changes" if field.kind == "rows" else field.name
-            entered[name] = tuple(value) if field.kind == "rows" else value
-    return entered, errors
+    rows, row_errors = fee_rows.parse(fee_rows.read(form), currency)
+    if rows:
+        entered["fee_changes"] = tuple(rows.values())
+    return entered, errors | row_errors
 
 
 async def create_merchant(request: PageRequest) -> Response:
@@ -181,10 +192,8 @@ def _error_texts(problem: Invalid) -> dict[str, str]:
     return terms.error_texts(problem)
 
 
-# Who may not invite people has no field for the owner's address.
-_FIELDS: Final = ("name", "currency", "reason", *(field.name for field in terms.FIELDS))
 _PLACE: Final = f"{PLACE}/new"
 pages: Final = (
     Page("GET", _PLACE, "merchants.read", show_form),
-    Page("POST", _PLACE, command_permission("merchants create"), create_merchant, fields=_FIELDS),
+    Page("POST", _PLACE, command_permission("merchants create"), create_merchant),
 )

@@ -4,8 +4,7 @@ The form carries the version of the terms that it shows. If they have changed si
 stored, and the page shows the input beside the current terms.
 """
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, Literal, get_args
 
@@ -13,6 +12,8 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, people
+from opentill.console import fee_rows
+from opentill.console.fee_rows import Cost, FeeRow
 from opentill.console.merchant_labels import TERM_ERROR
 from opentill.console.merchants import PLACE
 from opentill.core import amounts, money
@@ -20,7 +21,7 @@ from opentill.core.amounts import UnreadableAmount
 from opentill.core.errors import Invalid, KeyReused
 from opentill.db.database import Tx
 from opentill.merchants import FeePolicy, Merchant
-from opentill.merchants.fee_schedule import Fee
+from opentill.merchants.fee_schedule import Fee, is_rate
 from opentill.merchants.model import Calendar
 from opentill.portal import form_ids, render
 from opentill.portal.labels import AMOUNT_ERROR
@@ -64,23 +65,32 @@ _SECTIONS: Final = (
     ),
     (N_("Limits"), ("overdraft_minor", "ip_allowlist")),
 )  # fmt: skip
+# The fields with one entry. The fee schedule has rows of fields (``fee_rows.py``).
+TEXT_FIELDS: Final = tuple(field for field in FIELDS if field.kind != "rows")
+PREVIEW: Final = "preview"  # the button that shows what payments cost, without storing anything
 _LONGEST_DAYS: Final = 6  # a number of days has at most this many digits
 
 
-# A row of the fee schedule: method, currency if it is for one, percentage and fixed part.
-_FEE_ROW: Final = re.compile(
-    r"(?P<scope>[A-Z_]+(?::[A-Z]{3})?)="
-    r"(?P<percent>[0-9]+(?:[.,][0-9]+)?)%(?P<fixed>\+[0-9]+(?:[.,][0-9]+)?)?",
-    re.ASCII,
-)
-
-
 class EntryError(ValueError):
-    """An entry that cannot be read, such as a row of fees; its text is a message id."""
+    """An entry that cannot be read; its text is a message id."""
 
 
 class _Stale(Exception):
     """The terms have changed since the form was shown."""
+
+
+def list_costs(
+    rows: Sequence[FeeRow], values: Mapping[str, str], settlement_currency: str
+) -> list[Cost]:
+    """Return what a payment of 100 costs by entered terms, nothing if an entry has an error."""
+    changes, errors = fee_rows.parse(rows, settlement_currency)
+    try:
+        rate = parse_field(FIELDS[0], values[FIELDS[0].name], settlement_currency)
+        if errors or not is_rate(rate):
+            return []
+        return fee_rows.costs(changes, rate, settlement_currency)
+    except (ValueError, Invalid):
+        return []
 
 
 def field_text(field: Field, merchant: Merchant) -> str:
@@ -100,27 +110,10 @@ def field_text(field: Field, merchant: Merchant) -> str:
 
 
 def fee_text(fee: Fee) -> str:
-    """Write a row of the fee schedule with its rate in percent."""
+    """Write a row of the fee schedule with its rate in percent, such as ``CREDIT_CARD=1.4%``."""
     scope, _, charge = str(fee).partition("=")
     _, plus, fixed = charge.partition("+")
     return f"{scope}={money.rate_text(fee.rate * 100)}%{plus}{fixed}"
-
-
-def _parse_fee_row(row: str) -> str:
-    """Return a row with its rate as a share, as the fee schedule takes it. Raises EntryError."""
-    match = _FEE_ROW.fullmatch(row)
-    if match is not None:
-        share = money.rate_text(Decimal(match["percent"].replace(",", ".")) / 100)
-        fixed = (match["fixed"] or "").replace(",", ".")
-        return f"{match['scope']}={share}{fixed}"
-    scope, equals, charge = row.partition("=")
-    if not equals or not scope:
-        raise EntryError(
-            N_("Begin each row with its payment method, as in CREDIT_CARD:EUR=1.4%+0.25")
-        )
-    if charge and "%" not in charge:
-        raise EntryError(N_("Enter the rate in percent, as in CREDIT_CARD:EUR=1.4%+0.25"))
-    raise EntryError(TERM_ERROR["rows"])
 
 
 def field_error(field: Field, error: ValueError) -> str:
@@ -149,48 +142,44 @@ def parse_field(field: Field, text: str, currency: str) -> Any:
             if text not in field.choices:
                 raise ValueError
             return text
-        case "rows":
-            rows = ("".join(line.split()) for line in text.splitlines())
-            return [_parse_fee_row(row) for row in rows if row]
         case _:
             return text.split()
 
 
 def _changed_terms(
-    merchant: Merchant, values: Mapping[str, str]
+    merchant: Merchant, form: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the terms that differ from the merchant's, and error texts by field."""
     terms: dict[str, Any] = {}
     errors: dict[str, str] = {}
-    for field in FIELDS:
-        text = values[field.name].replace("\r\n", "\n").strip()
+    for field in TEXT_FIELDS:
+        text = form.get(field.name, "").replace("\r\n", "\n").strip()
         if text == field_text(field, merchant):
             continue
         try:
-            value = parse_field(field, text, merchant.settlement_currency)
+            terms[field.name] = parse_field(field, text, merchant.settlement_currency)
         except ValueError as error:
             errors[field.name] = field_error(field, error)
-            continue
-        if field.kind == "rows":
-            terms["fee_changes"] = _fee_changes(merchant, value)
-        else:
-            terms[field.name] = value
-    return terms, errors
-
-
-def _fee_changes(merchant: Merchant, rows: list[str]) -> tuple[str, ...]:
-    """Return the changes after which the schedule has exactly these rows.
-
-    ``SCOPE=`` without a rate deletes a row.
-    """
-    scopes = {row.partition("=")[0] for row in rows}
-    current = [str(fee).partition("=")[0] for fee in merchants.read_fees(merchant.fees)]
-    return (*(f"{scope}=" for scope in current if scope not in scopes), *rows)
+    rows, row_errors = fee_rows.parse(fee_rows.read(form), merchant.settlement_currency)
+    stored = {str(fee).partition("=")[0]: str(fee) for fee in merchants.read_fees(merchant.fees)}
+    if rows != stored:
+        # A scope without a rate deletes its row.
+        removed = (f"{scope}=" for scope in stored if scope not in rows)
+        terms["fee_changes"] = (*removed, *rows.values())
+    return terms, errors | row_errors
 
 
 async def show_terms(request: PageRequest) -> Response:
-    """Show the form. Raises NotFound."""
-    return await _page(request)
+    """Show the form, or with ``preview`` the entries and what payments would cost by them.
+
+    Raises NotFound.
+    """
+    if not request.query.get(PREVIEW):
+        return await _page(request)
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+    _, errors = _changed_terms(merchant, request.query)
+    return await _page(request, errors=errors, form=request.query)
 
 
 async def _page(
@@ -202,6 +191,9 @@ async def _page(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
     current = {field.name: field_text(field, merchant) for field in FIELDS}
+    values = current if form is None else {name: form.get(name, "") for name in current}
+    stored_rows = fee_rows.of_schedule(merchants.read_fees(merchant.fees))
+    rows = stored_rows if form is None else fee_rows.read(form)
     return render.page(
         request,
         "terms.html",
@@ -210,7 +202,9 @@ async def _page(
         fields=FIELDS,
         sections=_SECTIONS,
         current=current,
-        values=current if form is None else {name: form.get(name, "") for name in current},
+        values=values,
+        fee_rows=fee_rows.with_blank(rows),
+        costs=list_costs(rows, values, merchant.settlement_currency),
         reason="" if form is None else form.get("reason", ""),
         form_id=form_ids.new_form_id(),
         errors=errors or {},
@@ -220,10 +214,9 @@ async def _page(
 async def change_terms(request: PageRequest) -> Response:
     """Change the terms of sessions that are opened from now on."""
     form, merchant_id = await request.form(), request.merchant_id
-    values = {field.name: form.get(field.name, "") for field in FIELDS}
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
-    terms, errors = _changed_terms(merchant, values)
+    terms, errors = _changed_terms(merchant, form)
     reason = form.get("reason", "").strip()
     if not reason:
         errors["reason"] = N_("Say why, in a few words")
@@ -266,11 +259,5 @@ def error_texts(problem: Invalid) -> dict[str, str]:
 _PLACE: Final = f"{PLACE}/{{merchant:id}}/terms"
 pages: Final = (
     Page("GET", _PLACE, "merchants.read", show_terms),
-    Page(
-        "POST",
-        _PLACE,
-        "terms.manage",
-        change_terms,
-        fields=(*(field.name for field in FIELDS), "reason", "version"),
-    ),
+    Page("POST", _PLACE, "terms.manage", change_terms),
 )
