@@ -86,6 +86,7 @@ PEOPLE_OPERATIONS: Final[tuple[Operation, ...]] = (
 )
 # Pages for persons, authenticated by a cookie.
 PORTALS: Final = (auth_pages.PORTAL, dashboard_pages.PORTAL, console_pages.PORTAL)
+auth_pages.PORTAL.neighbors = (console_pages.PORTAL, dashboard_pages.PORTAL)
 PAYLOADS: Final = (
     order_events.PAYLOADS
     | refund_events.PAYLOADS

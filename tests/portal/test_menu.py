@@ -47,3 +47,29 @@ def test_the_menu_shows_only_pages_of_the_persons_role(shop: Shop) -> None:
     paths = [path for _, path, _ in menu_links(developer.get(f"/dashboard/{shop.id}/").text)]
     assert f"/dashboard/{shop.id}/developers/keys" in paths
     assert f"/dashboard/{shop.id}/balance" not in paths
+
+
+def test_the_persons_own_pages_have_the_menu_of_their_only_merchant_or_of_the_console(
+    shop: Shop,
+) -> None:
+    viewer = create_person(shop.api_server, shop.id, "viewer")
+    shown = menu_links(viewer.get("/security").text)
+    home = menu_links(viewer.get(f"/dashboard/{shop.id}/").text)
+    assert [link[:2] for link in shown[:-1]] == [link[:2] for link in home]
+    assert [path for _, path, here in shown if here] == ["/security"]
+    auditor = create_person(shop.api_server, None, staff_role="auditor")
+    shown, console = (menu_links(auditor.get(path).text) for path in ("/security", "/console/"))
+    assert [link[:2] for link in shown[:-1]] == [link[:2] for link in console]
+
+
+def test_a_member_of_several_merchants_chooses_one_beside_the_own_pages(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    other_shop = shop.api_server.create_shop()
+    shop.api_server.sql(
+        "insert into members (merchant_id, person_id, role, created_at)"
+        " values ($1, $2, 'viewer', 0)",
+        other_shop.id,
+        owner.person_id,
+    )
+    paths = {path for _, path, _ in menu_links(owner.get("/security").text)}
+    assert paths == {f"/dashboard/{shop.id}/", f"/dashboard/{other_shop.id}/", "/security"}

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from opentill import people
 from opentill.core.errors import Invalid, TooManyRequests
 from opentill.people import passkeys, second_factor, totp
-from opentill.portal import login_cookies, mail_language, render
+from opentill.portal import login_cookies, mail_language, menu, render
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
 from opentill.web import responses
@@ -28,7 +28,15 @@ async def _render(
     """Render a page of the person's account, whose menu leads back to the person's merchants."""
     async with request.app.db.connection() as tx:
         workplaces = await people.workplaces(tx, request.login)
-    return render.page(request, template, status, scripts=True, workplaces=workplaces, **values)
+    return render.page(
+        request,
+        template,
+        status,
+        scripts=True,
+        workplaces=workplaces,
+        account_menu=menu.sections_of_account(request, workplaces),
+        **values,
+    )
 
 
 async def _security(
@@ -273,7 +281,7 @@ pages: Final = (
     Page("GET", PLACE, "a person", show, enrolls=True),
     Page("POST", f"{PLACE}/confirm", "a person", confirm, proof=True),
     Page("POST", f"{PLACE}/password", "a person", change_password),
-    Page("POST", f"{PLACE}/language", "a person", change_language, fields=("language",)),
+    Page("POST", f"{PLACE}/language", "a person", change_language),
     Page("GET", f"{PLACE}/authenticator", "a person", show_totp, enrolls=True),
     Page("GET", f"{PLACE}/authenticator.svg", "a person", draw_totp, enrolls=True),
     Page("POST", f"{PLACE}/authenticator/begin", "a person", begin_totp, enrolls=True, proof=True),
@@ -281,17 +289,7 @@ pages: Final = (
     Page("POST", f"{PLACE}/authenticator/remove", "a person", remove_totp, proof=True),
     Page("POST", f"{PLACE}/codes", "a person", renew_codes, proof=True),
     Page("POST", f"{PLACE}/passkeys/begin", "a person", begin_passkey, enrolls=True, proof=True),
-    Page(
-        "POST",
-        f"{PLACE}/passkeys",
-        "a person",
-        add_passkey,
-        enrolls=True,
-        proof=True,
-        fields=("name",),
-    ),
-    Page(
-        "POST", f"{PLACE}/passkeys/remove", "a person", remove_passkey, proof=True, fields=("id",)
-    ),
-    Page("POST", f"{PLACE}/logins/end", "a person", end_login, proof=True, fields=("id",)),
+    Page("POST", f"{PLACE}/passkeys", "a person", add_passkey, enrolls=True, proof=True),
+    Page("POST", f"{PLACE}/passkeys/remove", "a person", remove_passkey, proof=True),
+    Page("POST", f"{PLACE}/logins/end", "a person", end_login, proof=True),
 )

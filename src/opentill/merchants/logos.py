@@ -52,7 +52,7 @@ class Picture(msgspec.Struct, frozen=True):
     height: int
 
 
-def recognize(content: bytes) -> Picture:
+def recognise(content: bytes) -> Picture:
     """Return type and size of a picture. Raises LogoRefused."""
     if len(content) > MAX_BYTES:
         raise LogoRefused("size")

@@ -1,11 +1,14 @@
 """The menu of a portal: the pages that a person may see, in groups with icons."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, cast
 
 import msgspec
 
-from opentill.people import Permission
+from opentill.people import Permission, Workplace, member_may
 from opentill.portal.model import MenuGroup
+from opentill.portal.portal import Portal
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_, NC_
 
@@ -48,14 +51,34 @@ class MenuSection(msgspec.Struct, frozen=True):
 
 def sections(request: PageRequest) -> list[MenuSection]:
     """Return the menu of the requested page; groups without a page are left out."""
-    portal = request.portal
-    if request.optional_access is None and not portal.is_console:
+    if request.optional_access is None and not request.portal.is_console:
         return []
+    return _build(request, request.portal, request.merchant_id, request.may)
+
+
+def sections_of_account(request: PageRequest, workplaces: Sequence[Workplace]) -> list[MenuSection]:
+    """Return the menu of the person's own pages: that of the console or of their only merchant.
+
+    It is empty for a person without either, and for members of several merchants.
+    """
+    console, dashboard = request.portal.neighbors or (None, None)
+    if console is not None and request.login.staff_role is not None:
+        return _build(request, console, "", request.may)
+    if dashboard is not None and len(workplaces) == 1:
+        (workplace,) = workplaces
+        may = partial(member_may, workplace.role)
+        return _build(request, dashboard, workplace.merchant_id, may)
+    return []
+
+
+def _build(
+    request: PageRequest, portal: Portal, merchant_id: str, may: Callable[[Permission], bool]
+) -> list[MenuSection]:
     menu: dict[MenuGroup, list[MenuItem]] = {}
-    home = portal.path.replace("{merchant:id}", request.merchant_id)
+    home = portal.path.replace("{merchant:id}", merchant_id)
     for page in portal.pages:
         # A page in a menu always needs a permission: ``allowed`` is not "anyone" or "a person".
-        if page.menu and request.may(cast("Permission", page.allowed)):
+        if page.menu and may(cast("Permission", page.allowed)):
             below = page.path.removeprefix(portal.path)
             path = f"{home}{below}"
             is_current = request.path.rstrip("/") == path or request.path.startswith(

@@ -43,6 +43,9 @@ class Portal:
         """Prepare the templates. Raises OSError if they cannot be read."""
         self.pages: Final = tuple(pages)
         self.path: Final = path
+        # The console and the dashboard, whose menus the person's own pages show. ``app.py`` sets
+        # them, because portals do not import each other.
+        self.neighbors: tuple[Portal, Portal] | None = None
         self._patterns = {_IN_BRACES.sub("*", row.path) for row in pages if row.method == "GET"}
         folders = (own_templates, _SHARED_TEMPLATES)
         self.secret_fields: Final = frozenset(_secret_fields(folders))
