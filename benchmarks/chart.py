@@ -11,7 +11,7 @@ Points = Sequence[tuple[float, float]]
 WIDTH: Final = 720
 CHART_HEIGHT: Final = 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 190, 44, 44
-_COLOURS: Final = 5
+_COLORS: Final = 5
 _STYLE: Final = """
 text { font: 12px system-ui, sans-serif; fill: #1f2933 }
 .title { font-weight: 600; font-size: 14px }
@@ -126,7 +126,7 @@ def _draw_chart(chart: Chart) -> list[str]:
     ):
         pixels = [to_pixels(*point) for point in line]
         path = "M" + "L".join(f"{x} {y}" for x, y in pixels)
-        parts.append(f'<g class="s{number % _COLOURS}"><path class="line" d="{path}"/>')
+        parts.append(f'<g class="s{number % _COLORS}"><path class="line" d="{path}"/>')
         for (pixel_x, pixel_y), (x, y) in zip(pixels, line, strict=True):
             label = f"{name}, {_format_number(x)}: {y:.4g}"
             parts.append(f'<circle class="dot" cx="{pixel_x}" cy="{pixel_y}" r="3.5">')

@@ -11,7 +11,7 @@ from playwright.async_api import Page
 Scheme = Literal["light", "dark"]
 SCHEMES: Final[tuple[Scheme, ...]] = ("light", "dark")
 DEVICES = {"phone": (390, 844), "small": (320, 568), "desktop": (1280, 800)}
-# Both phones show the same elements, so each is checked in one colour scheme only. In this order,
+# Both phones show the same elements, so each is checked in one color scheme only. In this order,
 # size and scheme change as rarely as possible.
 DISPLAYS: Final[tuple[tuple[str, Scheme], ...]] = (
     ("phone", "light"),
@@ -20,7 +20,7 @@ DISPLAYS: Final[tuple[tuple[str, Scheme], ...]] = (
     ("desktop", "light"),
 )
 
-# Returns the texts whose contrast with any colour behind them is too low for WCAG 2.2 (1.4.3), and
+# Returns the texts whose contrast with any color behind them is too low for WCAG 2.2 (1.4.3), and
 # their contrast ratios.
 LOW_CONTRAST_TEXT = """() => {
   const parse = text => (text.match(/[\\d.]+/g) || []).map(Number);
@@ -38,8 +38,8 @@ LOW_CONTRAST_TEXT = """() => {
     let grounds = behind(element.parentElement);
     const style = getComputedStyle(element);
     const stops = style.backgroundImage.match(/rgba?\\([^)]*\\)/g);
-    const colour = parse(style.backgroundColor);
-    const layer = stops ? stops.map(parse) : colour.length && colour[3] !== 0 ? [colour] : [];
+    const color = parse(style.backgroundColor);
+    const layer = stops ? stops.map(parse) : color.length && color[3] !== 0 ? [color] : [];
     if (layer.length)
       grounds = layer.flatMap(top => grounds.map(ground => over(top, ground)));
     cache.set(element, grounds);
@@ -68,8 +68,8 @@ UNFOLD = """() => {
   document.querySelectorAll('.sheet[popover]').forEach(e => e.removeAttribute('popover'));
 }"""
 
-# Returns the check boxes and radio buttons in the browser's own colour.
-BROWSER_COLOURED_BOXES = """() => [...document.querySelectorAll(
+# Returns the check boxes and radio buttons in the browser's own color.
+BROWSER_COLORED_BOXES = """() => [...document.querySelectorAll(
     'input:is([type="checkbox"], [type="radio"])')]
   .filter(e => getComputedStyle(e).accentColor === 'auto')
   .map(e => e.outerHTML.slice(0, 80))"""
@@ -89,10 +89,10 @@ SMALL_TARGETS = """() => [...document.querySelectorAll('a, button, input, summar
 # Returns by how many pixels a page is wider than its window.
 OVERFLOW_WIDTH = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
-# Returns the results of all checks, with the colour scheme and width of the display.
+# Returns the results of all checks, with the color scheme and width of the display.
 PAGE_PROBLEMS = f"""() => ({{
   shown: [matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light', innerWidth],
-  faint: ({LOW_CONTRAST_TEXT})(), small: ({SMALL_TARGETS})(), boxes: ({BROWSER_COLOURED_BOXES})(),
+  faint: ({LOW_CONTRAST_TEXT})(), small: ({SMALL_TARGETS})(), boxes: ({BROWSER_COLORED_BOXES})(),
   wider: Math.max(0, ({OVERFLOW_WIDTH})()),
 }})"""
 

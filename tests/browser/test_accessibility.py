@@ -38,7 +38,7 @@ _AXE: Final = Path(__file__).parent / "axe"
 _RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 # Slow rules of axe-core, which `browser/page_checks.py` checks in all sizes and schemes.
 _SLOW_RULES: Final = ["color-contrast", "target-size"]
-# For each device and colour scheme, the rules that axe-core skips. The nightly run skips no rule on
+# For each device and color scheme, the rules that axe-core skips. The nightly run skips no rule on
 # a phone, and also checks a desktop, which has another layout.
 _SKIPPED_RULES: Final[dict[tuple[str, str], list[str]]] = (
     {("phone", "light"): [], ("desktop", "dark"): [*_SLOW_RULES, "link-in-text-block"]}

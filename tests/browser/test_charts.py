@@ -1,4 +1,4 @@
-"""A browser draws charts from their tables, in both colour schemes, without unsafe scripts."""
+"""A browser draws charts from their tables, in both color schemes, without unsafe scripts."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from opentill.web.language import Localizer
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 HOST: Final = "http://127.0.0.1:9"
-# Returns whether each chart shows the colour of its first series, and whether its table is open.
+# Returns whether each chart shows the color of its first series, and whether its table is open.
 READ_CHARTS: Final = """() => [...document.querySelectorAll('figure.chart')].map(figure => {
   const drawn = figure.querySelector('canvas');
   const canvas = document.createElement('canvas');
@@ -76,7 +76,7 @@ async def _open(context: BrowserContext, language: Language = "en") -> tuple[Pag
     return page, errors
 
 
-async def test_charts_are_drawn_from_their_tables_in_both_colour_schemes(browser: Browser) -> None:
+async def test_charts_are_drawn_from_their_tables_in_both_color_schemes(browser: Browser) -> None:
     context = await browser.new_context(reduced_motion="reduce")
     page, errors = await _open(context)
     for scheme, device in product(SCHEMES, DEVICES):

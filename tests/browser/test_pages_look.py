@@ -71,8 +71,8 @@ def _collect_problems(page: Page, host: str) -> list[str]:
 
 
 async def test_every_page_is_readable_and_fits_the_window(browser: Browser, host: str) -> None:
-    # Each page is loaded once for all sizes and schemes. Reduced motion switches off colour
-    # transitions, so that no colour is changing while a page is checked.
+    # Each page is loaded once for all sizes and schemes. Reduced motion switches off color
+    # transitions, so that no color is changing while a page is checked.
     context = await browser.new_context(reduced_motion="reduce")
     page = await context.new_page()
     problems = _collect_problems(page, host)
@@ -92,7 +92,7 @@ async def test_every_page_is_readable_and_fits_the_window(browser: Browser, host
 
 
 async def check_display(page: Page, scheme: Scheme, width: int, height: int, label: object) -> None:
-    """Check a loaded page in another size and colour scheme."""
+    """Check a loaded page in another size and color scheme."""
     await page.set_viewport_size({"width": width, "height": height})
     await page.emulate_media(color_scheme=scheme)
     assert await page.evaluate(PAGE_PROBLEMS) == {

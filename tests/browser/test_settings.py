@@ -1,4 +1,4 @@
-"""A merchant sees the accent colour on a preview while choosing it."""
+"""A merchant sees the accent color on a preview while choosing it."""
 
 import re
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
-async def test_the_accent_colour_is_previewed(
+async def test_the_accent_color_is_previewed(
     browser: Browser, page_server: Starlette, *, scripts: bool
 ) -> None:
     merchant_id, link = await create_merchant(page_server)

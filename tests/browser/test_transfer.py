@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 INSTRUCTIONS = "IBAN XX00 1234 5678\nOpenTill & <script>alert(1)</script> Ltd"
 LOOKS = [
-    # Each row: language, colour scheme, size of the window, text on the page.
+    # Each row: language, color scheme, size of the window, text on the page.
     ("en-US", "light", (1280, 800), "Payment reference"),
     ("zh-CN", "dark", (390, 844), "转账备注"),
     ("zh-TW", "light", (320, 568), "轉帳備註"),

@@ -62,6 +62,41 @@ def test_an_account_is_added_paused_resumed_rotated_and_retired(
     assert opentill.json("audit", "verify")["breaks"] == []
 
 
+def test_an_account_is_changed_with_a_reason_and_what_is_not_given_stays(
+    opentill: Commands, credentials: str
+) -> None:
+    account = opentill.json(
+        "gateways", "add", "sandbox", "Old", "--credentials", credentials, "--limit", "EUR:1.00-",
+        "--day-limit", "EUR:10000/200", "--cost", "EUR:1.4%", *WHY,
+    )  # fmt: skip
+    assert account["dayLimits"] == ["EUR:10000.00/200"]
+    assert account["costs"] == ["EUR:1.40%+0.00"]
+    del account["callbackUrl"]
+    changed = opentill.json(
+        "gateways", "set", "Old", "--label", "New", "--methods", "CREDIT_CARD", "--priority", "7",
+        "--weight", "3", "--limit", "JPY:-90000", "--day-limit", "EUR:/5", "--day-limit", "USD:50",
+        "--cost", "EUR:none", "--cost", "USD:2.9%+0.30", *WHY,
+    )  # fmt: skip
+    assert changed == account | {
+        "label": "New", "methods": "CREDIT_CARD", "priority": 7, "weight": 3,
+        "limits": ["EUR:1.00-", "JPY:-90000.00"], "dayLimits": ["EUR:/5", "USD:50.00"],
+        "costs": ["USD:2.90%+0.30"], "revision": account["revision"] + 1,
+        "updatedAt": changed["updatedAt"],
+    }  # fmt: skip
+    emptied = opentill.json(
+        "gateways", "set", "new", "--methods", "", "--limit", "EUR:none", "--day-limit", "EUR:none",
+        *WHY,
+    )  # fmt: skip
+    assert (emptied["methods"], emptied["limits"]) == ("", ["JPY:-90000.00"])
+    assert emptied["dayLimits"] == ["USD:50.00"]
+    (listed,) = opentill.json("gateways", "list")
+    assert listed == emptied | {"dayTotals": []}
+    row = opentill.json("audit", "list")[1]
+    assert (row["action"], row["reason"]) == ("gateways set", "agreed on the phone")
+    for text in ("label Old → New", "priority 100 → 7", "day limits EUR:10000.00/200 → EUR:/5"):
+        assert text in row["subject"]
+
+
 def test_credentials_that_the_provider_refuses_are_not_saved(
     opentill: Commands, bank: Bank, tmp_path: Path
 ) -> None:
@@ -97,6 +132,10 @@ REFUSALS: Final[list[tuple[tuple[str, ...], str]]] = [
     (("add", "sandbox", "A", "--limit", "EUR"), "limit must be like EUR:1.00-500.00"),
     (("add", "sandbox", "A", "--limit", "EUR:x-1"), "limit"),
     (("add", "sandbox", "A", "--weight", "0"), "weight must be a whole number"),
+    (("add", "sandbox", "A", "--day-limit", "EUR:"), "day-limit must be like EUR:10000.00/200"),
+    (("add", "sandbox", "A", "--day-limit", "EUR:1/x"), "must have a whole number after the /"),
+    (("add", "sandbox", "A", "--cost", "EUR:2.999%"), "cost must be like EUR:2.9%+0.30"),
+    (("set", "nobody", "--priority", "5"), "account must be the id or the label of one"),
     (("pause", "nobody"), "account must be the id or the label of one"),
 ]
 

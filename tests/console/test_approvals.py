@@ -152,7 +152,9 @@ def test_an_approval_needs_a_role_a_login_and_a_recent_proof_of_identity(shop: S
     assert 'name="proof_password"' in proof_page.text
     assert 'name="kept_file.file"' not in proof_page.text
     file = {"file": ("report.csv", b"kind", "text/csv")}
-    proof_page = unproven.http.post("/console/reconciliation/compare", files=file)
+    proof_page = unproven.http.post(
+        "/console/reconciliation/compare", data={"gateway": "sandbox"}, files=file
+    )
     assert 'name="kept_file.file" value="report.csv:' in proof_page.text
     removed = create_person(server, None, staff_role="admin")
     now = server.app.clock()

@@ -48,7 +48,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("iban", IBANS)
-def test_an_iban_is_recognised_by_its_check_digits(iban: str) -> None:
+def test_an_iban_is_recognized_by_its_check_digits(iban: str) -> None:
     spaced = " ".join(iban[start : start + 4] for start in range(0, len(iban), 4)).lower()
     account = bankaccounts.check_account("Ann", spaced)
     assert (account.number, account.country, account.is_iban) == (iban, iban[:2], True)

@@ -91,9 +91,11 @@ def test_a_developer_cannot_create_or_change_a_key_beyond_their_role(shop: Shop)
 
 def test_an_owners_key_has_the_selected_scopes_or_full_access(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    full_access = read_secret(owner.post(page_path(shop), {"name": "Everything"}))
+    full_access = read_secret(owner.post(page_path(shop), {"name": "Everything", "access": "all"}))
     balance_only = read_secret(
-        owner.post(page_path(shop), {"name": "Books", "scope:balance:read": "yes"})
+        owner.post(
+            page_path(shop), {"name": "Books", "access": "selected", "scope:balance:read": "yes"}
+        )
     )
     assert [request_status(shop, key) for key in (full_access, balance_only)] == [200, 200]
     assert [request_status(shop, key, "/v1/orders") for key in (full_access, balance_only)] == [
@@ -123,7 +125,7 @@ def test_each_field_of_a_key_shows_its_error_and_keeps_its_input(shop: Shop) -> 
         ({"name": "Shop", "expires": "soon"}, "expires"),
         ({"name": "Shop", "expires": "2020-01-31"}, "expires"),
     ):
-        refusal = owner.post(page_path(shop), form)
+        refusal = owner.post(page_path(shop), {"access": "all", **form})
         assert refusal.status_code == 400
         assert f'id="{field}-error"' in refusal.text
         for name, entry in form.items():
@@ -142,8 +144,15 @@ def test_a_key_expires_at_the_end_of_a_day_in_the_merchants_zone(
         )
     )
     owner = create_person(server, shop.id, "owner")
-    assert owner.post(page_path(shop), {"name": "x", "expires": "2026-12-31"}).status_code == 400
-    key = read_secret(owner.post(page_path(shop), {"name": "x", "expires": "2027-01-01"}))
+    assert (
+        owner.post(
+            page_path(shop), {"name": "x", "access": "all", "expires": "2026-12-31"}
+        ).status_code
+        == 400
+    )
+    key = read_secret(
+        owner.post(page_path(shop), {"name": "x", "access": "all", "expires": "2027-01-01"})
+    )
     (row,) = key_rows(shop)
     expires_at = 1_798_827_300_000  # 2027-01-01T18:15Z is midnight in Kathmandu
     assert row["expires_at"] == expires_at
@@ -160,7 +169,7 @@ def test_a_key_expires_at_the_end_of_a_day_in_the_merchants_zone(
 
 def test_a_replaced_or_revoked_key_is_invalid_at_once(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    old_key = read_secret(owner.post(page_path(shop), {"name": "Shop"}))
+    old_key = read_secret(owner.post(page_path(shop), {"name": "Shop", "access": "all"}))
     (row,) = key_rows(shop)
     path = page_path(shop, row["id"])
     refusal = owner.post(f"{path}/regenerate", {"replace": "nope"})

@@ -103,12 +103,13 @@ def test_a_receipt_is_mailed_from_the_page_of_its_payment(mailing: ApiServer, sh
 def test_an_owner_chooses_which_mails_customers_get(mailing: ApiServer, shop: Shop) -> None:
     owner = create_person(mailing, shop.id, "owner")
     path = f"/dashboard/{shop.id}/mails"
-    saved = owner.post(f"{path}/preferences", {"refunds": "yes", "language": "zh-Hant"})
+    shown = {"switches": "receipts refunds digest"}
+    saved = owner.post(f"{path}/preferences", shown | {"refunds": "yes", "language": "zh-Hant"})
     assert saved.status_code == 303
     page = owner.get(path).text
     assert 'name="receipts" value="yes">' in page
     assert 'name="refunds" value="yes" checked>' in page
-    assert owner.post(f"{path}/preferences", {"language": "tlh"}).status_code == 400
+    assert owner.post(f"{path}/preferences", shown | {"language": "tlh"}).status_code == 400
     rows = mailing.sql("select subject from audit_log where action = 'mail set' order by at")
     assert "receipts: yes → no" in rows[-1]["subject"]
 

@@ -127,7 +127,13 @@ def test_each_field_of_an_endpoint_shows_its_error_and_keeps_its_input(shop: Sho
     for path in (path_of(shop, "webhooks"), path_of(shop, "webhooks", endpoint_id)):
         form_id = new_form_id(owner, path)
         for entries, error in INVALID_ENTRIES:
-            form = {"form_id": form_id, "type_payout.paid": "on", "seen_at": "1", **entries}
+            form = {
+                "form_id": form_id,
+                "events": "selected",
+                "type_payout.paid": "on",
+                "seen_at": "1",
+                **entries,
+            }
             page = owner.post(path, form)
             assert page.status_code == 400, entries
             assert error in page.text
@@ -136,7 +142,9 @@ def test_each_field_of_an_endpoint_shows_its_error_and_keeps_its_input(shop: Sho
             assert 'name="type_payout.paid" checked' in page.text
     assert shop.data("GET", f"/v1/webhook-endpoints/{endpoint_id}")["events"] == []
     page = owner.post(
-        path_of(shop, "webhooks"), {"form_id": form_id, "url": "x"}, params={"lang": "zh-Hans"}
+        path_of(shop, "webhooks"),
+        {"form_id": form_id, "url": "x", "events": "all"},
+        params={"lang": "zh-Hans"},
     )
     assert "网址无效" in page.text
 
@@ -167,7 +175,7 @@ def test_a_stale_form_does_not_overwrite_the_endpoint(shop: Shop) -> None:
     endpoint_id = shop.create_endpoint()["id"]
     path = path_of(shop, "webhooks", endpoint_id)
     (seen_at,) = hidden_field_values(owner.get(path), "seen_at")
-    form = {"seen_at": seen_at, "url": URL, "description": "Mine"}
+    form = {"seen_at": seen_at, "url": URL, "events": "all", "description": "Mine"}
     for _ in range(2):
         assert owner.post(path, form).headers["location"] == f"{path}?done=changed"
     conflict = owner.post(path, form | {"description": "Theirs"})

@@ -176,6 +176,9 @@ EXPLAINED: Final = frozenset(
         "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS",
         # false here, because nobody pays the number: tests/epay/test_numbers_again.py
         "epay.queries   ": "IS_BEING_PAID",
+        # no account has a day limit here: tests/gateways/test_day_limits.py
+        "orders.payments.queries    ": "RELEASE_LIMIT COUNT_AGAIN",
+        "orders.transition_queries  ": "SUBMITTED_WITHIN_LIMIT",
         # this queries a gateway before it is due: tests/gateways/test_query_frequency.py
         "orders.payments.queries  ": "QUERY_SOON",
         # these are about members; tests/portal/test_permissions.py tests each role

@@ -44,7 +44,7 @@ REJECTED: Final = {
         (JPEG + b"\0", "image/jpeg"),
     ],
 )
-def test_the_type_of_a_file_is_recognised_by_its_content(content: bytes, kind: str) -> None:
+def test_the_type_of_a_file_is_recognized_by_its_content(content: bytes, kind: str) -> None:
     assert kind_of(content) == kind
 
 

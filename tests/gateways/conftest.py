@@ -3,16 +3,23 @@
 from gateways.several_gateways import deployment
 from support.alipay_shop import alipay_bank, alipay_shop
 from support.sandbox_bank import receiver, shop, slow_bank_shop, slow_bank_url
-from support.wechat_pay_shop import wechat_pay_bank, wechat_pay_shop
+from support.wechat_pay_shop import (
+    hasty_wechat_pay_gateway,
+    wechat_pay_bank,
+    wechat_pay_gateway,
+    wechat_pay_shop,
+)
 
 __all__ = [
     "alipay_bank",
     "alipay_shop",
     "deployment",
+    "hasty_wechat_pay_gateway",
     "receiver",
     "shop",
     "slow_bank_shop",
     "slow_bank_url",
     "wechat_pay_bank",
+    "wechat_pay_gateway",
     "wechat_pay_shop",
 ]

@@ -16,7 +16,9 @@ ADAPTER: Final = SandboxGateway("http://127.0.0.1:1", "s" * 32)
 FIELDS: Final[dict[str, Any]] = {
     "gateway": "sandbox", "merchant_id": None, "livemode": False, "status": "ACTIVE",
     "credential_hints": "{}", "previous_until": None, "methods": "", "limit_currencies": [],
-    "smallest_minor": [], "largest_minor": [], "priority": 100, "weight": 100, "revision": 1,
+    "smallest_minor": [], "largest_minor": [], "day_minor": [], "day_number": [],
+    "cost_currencies": [], "cost_rate_bp": [], "cost_fixed_minor": [],
+    "priority": 100, "weight": 100, "revision": 1,
     "created_at": 1, "updated_at": 1,
 }  # fmt: skip
 
@@ -38,6 +40,7 @@ def create_gateways(*accounts: GatewayAccount, livemode: bool = False) -> Gatewa
 
 EUR_LIMIT: Final = {
     "limit_currencies": ["EUR"], "smallest_minor": [100], "largest_minor": [50_000],
+    "day_minor": [None], "day_number": [None],
 }  # fmt: skip
 
 

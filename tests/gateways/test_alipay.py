@@ -1,7 +1,6 @@
 """The Alipay gateway against the sandbox bank's Alipay dialect: payments, refunds and faults."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
@@ -14,12 +13,12 @@ from opentill.core.money import Money
 from opentill.gateways import Notified, PaymentRequest
 from opentill.gateways.alipay import AlipayGateway, wire
 from opentill.gateways.model import Checks, Expires
-from support.alipay_shop import CNY, AlipayShop, public_part
+from support.alipay_shop import AlipayShop, public_part
 from support.ports import free_socket, url_of
 from support.sandbox_bank import serving
+from support.wallet_shop import CNY, id_of_age
 
 HOUR_MS: Final = 3_600_000
-BASE32: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 @pytest.fixture
@@ -36,16 +35,6 @@ async def page_gateway(alipay_shop: AlipayShop) -> AsyncIterator[AlipayGateway]:
     gateway = alipay_shop.gateway()
     yield gateway
     await gateway.close()
-
-
-def id_of_age(age_ms: int) -> str:
-    """Return the id of an attempt that was created some time ago."""
-    number = (time.time_ns() // 1_000_000 - age_ms) << 80
-    digits = ""
-    for _ in range(26):
-        number, digit = divmod(number, 32)
-        digits = BASE32[digit] + digits
-    return f"att_{digits}"
 
 
 async def test_the_adapter_implements_the_optional_protocols(gateway: AlipayGateway) -> None:

@@ -18,7 +18,8 @@ from opentill.gateways.alipay import AlipayGateway, configuration
 from opentill.gateways.alipay.keys import content_of, utc_now
 from opentill.outgoing.client import Outgoing, Policy
 from opentill.sandbox.alipay import APP_ID, SELLER_ID
-from support.alipay_shop import CNY, AlipayShop, public_part
+from support.alipay_shop import AlipayShop, public_part
+from support.wallet_shop import CNY
 
 ATTEMPT: Final = "att_01m7y0m0jzefzv5n8efcf1hqw1"
 NOTICE: Final = {

@@ -183,7 +183,7 @@ async def test_a_mail_whose_worker_was_killed_is_unknown_and_is_sent_again_only_
         assert len(resent_ids - {mail.id}) == 1
         await _drain(mailer)
         await mailer.finish()
-        # The Message-ID stays the same, so that the recipient's mail program can recognise the
+        # The Message-ID stays the same, so that the recipient's mail program can recognize the
         # repetition.
         assert [message["Message-ID"] for _, message in server.accepted] == [mail.message_id]
 

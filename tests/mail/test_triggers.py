@@ -17,7 +17,7 @@ from opentill.gateways.model import GatewayRefundEvent
 from opentill.mail import jobs, outbox, queries
 from opentill.mail.model import Mail
 from opentill.orders import Order, Payer
-from opentill.people import Browser
+from opentill.people import Browser, logins
 from opentill.people import queries as people_queries
 from opentill.people.model import digest
 from support import world
@@ -252,26 +252,34 @@ async def test_a_password_without_the_second_factor_is_mailed_as_that(db: Db) ->
     await db.run(lambda tx: _add_member(tx, order.merchant_id, "owner", "owner@example.com"))
     await jobs.find_start(db, NOW)
 
-    async def log_in(number: int, *, strong: bool) -> str:
-        async def create_data(tx: Tx) -> str:
+    async def log_in(number: int, address: str = "192.0.2.1") -> people.Login:
+        async def create_data(tx: Tx) -> people.Login:
             person = await people.find_by_email(tx, "owner@example.com")
             await tx.execute("update persons set totp_secret = 'x' where id = $1", person.id)
-            browser = Browser("192.0.2.1", "Testfox/1.0")
-            return (await people.begin(tx, person, browser, NOW + number, strong=strong)).id
+            browser = Browser(address, "Testfox/1.0")
+            new = await people.begin(tx, person, browser, NOW + number)
+            logins = await people_queries.LOGINS.all(tx, person_id=person.id)
+            return next(login for login in logins if login.id == new.id)
 
         return await db.run(create_data)
 
     pending_ends = NOW + people.PENDING_MS
-    await log_in(1, strong=False)
+    await log_in(1)
     assert await jobs.queue_login_mails(db, SETTINGS, pending_ends) == 0, "it may be proved yet"
     assert await jobs.queue_login_mails(db, SETTINGS, pending_ends + 1) == 1
     # The device and the address are still unknown to the mails about complete logins.
-    login_id = await log_in(2, strong=False)
-    await db.run(lambda tx: people_queries.STRENGTHEN.run(tx, id=login_id))
+    proved = await log_in(2)
+    await db.run(lambda tx: logins.renew(tx, proved, "token", NOW + 2, strong=True))
     assert await jobs.queue_login_mails(db, SETTINGS, NOW + 3) == 1
+    # A login that was ended before its second factor was proved is not mailed as a login either.
+    ended = await log_in(4, "203.0.113.5")
+    await db.run(lambda tx: logins.end_by_id(tx, proved, ended.id))
+    assert await jobs.queue_login_mails(db, SETTINGS, NOW + 5) == 1
     async with db.connection() as tx:
         contents = [msgspec.json.decode(mail.data) for mail in await _mails(tx)]
-    assert [content["pending"] for content in contents] == [True, False]
+    assert sorted((content["address"], content["pending"]) for content in contents) == [
+        ("192.0.2.1", False), ("192.0.2.1", True), ("203.0.113.5", True),
+    ]  # fmt: skip
 
 
 async def test_a_digest_is_queued_once_in_the_morning_of_the_merchants_time_zone(db: Db) -> None:

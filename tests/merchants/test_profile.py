@@ -158,9 +158,9 @@ PICTURE_PARTS = PICTURE.partition(b"IDAT")
         (PICTURE + b"\0" * logos.MAX_BYTES, "size"),
     ],
 )
-def test_a_logo_is_recognised_by_its_content(content: bytes, expected: object) -> None:
+def test_a_logo_is_recognized_by_its_content(content: bytes, expected: object) -> None:
     try:
-        picture = logos.recognise(content)
+        picture = logos.recognize(content)
     except logos.LogoRefused as refused:
         assert refused.why == expected
     else:

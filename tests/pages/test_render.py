@@ -408,7 +408,7 @@ def test_pages_of_test_mode_are_marked_and_others_are_not(language: Language) ->
             reader = Reader(rendered.html)
             is_marked = not livemode or name == "test-mode"
             assert reader.text.count(badge) == is_marked, name
-            if is_marked:  # the mark is a labelled landmark after the skip link
+            if is_marked:  # the mark is a labeled landmark after the skip link
                 (aside,) = reader.all("aside")
                 assert aside["aria-labelledby"] in {attrs.get("id") for attrs in reader.all("p")}
                 assert rendered.html.index('class="skip"') < rendered.html.index("<aside")

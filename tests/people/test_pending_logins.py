@@ -7,7 +7,8 @@ from typing import Final
 import pytest
 
 from opentill.db.clock import now_ms
-from opentill.people import totp
+from opentill.db.database import Tx
+from opentill.people import queries, totp
 from opentill.portal.request import safe_next
 from people.passkey_device import add_passkey, localhost_headers
 from support.api_server import Shop
@@ -50,6 +51,39 @@ def test_a_pending_login_ends_when_the_last_factor_is_removed(
     assert ada.get("/security").status_code == 200
     assert visitor.get("/security").headers["location"].startswith("/login?")
     assert visitor.get(f"/dashboard/{shop.id}/").headers["location"].startswith("/login?")
+
+
+def test_a_pending_login_is_labelled_and_is_no_use_of_the_account(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    start = shop.api_server.app.clock()
+    ada = create_person(shop.api_server, shop.id, "owner")
+    colleague = create_person(shop.api_server, None, staff_role="admin")
+    shop.api_server.tx(
+        lambda tx: queries.SET_STAFF.run(tx, person_id=ada.person_id, role="support", now=start)
+    )
+    _set_up_authenticator(ada)
+    clock(start + 5 * _MINUTE_MS)
+    assert Visitor(shop.api_server, ada.email).log_in().headers["location"] == "/login/factor"
+
+    async def last_uses(tx: Tx) -> list[int | None]:
+        member = await queries.MEMBER.one(tx, merchant_id=shop.id, person_id=ada.person_id)
+        staff = await queries.COLLEAGUES.all(tx)
+        return [
+            member.used_at,
+            *(person.used_at for person in staff if person.person_id == ada.person_id),
+        ]
+
+    uses = shop.api_server.tx(last_uses)
+    assert len(uses) == 2
+    assert all(use is not None and use < start + _MINUTE_MS for use in uses)
+    for page in (
+        ada.get("/security").text,
+        colleague.get(f"/console/people/{ada.person_id}").text,
+    ):
+        (row,) = re.findall(r"<li>(?:(?!<li>).)*?password entered .*?</li>", page, re.DOTALL)
+        assert "Second factor not confirmed" in row
+        assert page.count("Second factor not confirmed") == 1
 
 
 def test_a_login_from_before_the_first_factor_ends_when_the_factor_is_removed(shop: Shop) -> None:

@@ -233,7 +233,7 @@ def test_a_step_up_requires_the_password_and_keeps_the_form(shop: Shop, clock: o
     assert heading_of(ada.post(path, form)) == "Confirm that it is you"
 
 
-def test_a_repeated_form_is_recognised_with_and_without_a_step_up(shop: Shop) -> None:
+def test_a_repeated_form_is_recognized_with_and_without_a_step_up(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     _, codes = _set_up_authenticator(ada)
     path = f"/dashboard/{shop.id}/developers/webhooks/{shop.create_endpoint()['id']}"

@@ -14,7 +14,7 @@ from support.commands import ForkServer
 from support.dispatcher_crashes import (
     assert_all_arrived,
     deliver_with_killed_dispatchers,
-    failing_behaviour,
+    failing_behavior,
 )
 from support.webhook_harness import WebhookHarness, running_harness, wait_until
 from support.webhook_receiver import Receiver, receiving
@@ -34,7 +34,7 @@ async def test_ten_thousand_events_arrive_through_twenty_kills(
 ) -> None:
     rng = random.Random(16)
     started = time.monotonic()
-    async with receiving(failing_behaviour(rng, 0.3)) as receiver:
+    async with receiving(failing_behavior(rng, 0.3)) as receiver:
         await deliver_with_killed_dispatchers(
             fork_server, harness, receiver, 10_500, 20, lease_s=1.5
         )
@@ -118,7 +118,7 @@ async def test_many_dead_endpoints_do_not_delay_others(
         async with harness.dispatching(
             timeout_s=30.0, drain_s=0.1, lease_s=20.0, host_limit=HostLimit(512, 0)
         ):
-            # The dispatcher recognises hanging endpoints when their first requests time out.
+            # The dispatcher recognizes hanging endpoints when their first requests time out.
             await asyncio.sleep(80 if hangs else 8)
             for number in range(4):
                 started = time.monotonic()

@@ -3,13 +3,10 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any
+from urllib.parse import parse_qsl
 
-import httpx2
-import msgspec
 import pytest
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -17,19 +14,14 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from opentill.core.ids import new_id
-from opentill.core.money import Money
-from opentill.gateways import PaymentRequest, RefundRequest
 from opentill.gateways.alipay import AlipayGateway, configuration
 from opentill.gateways.alipay.keys import utc_now
 from opentill.outgoing.client import Outgoing, Policy
 from opentill.sandbox import alipay
 from opentill.sandbox.alipay import keys
 from support.ports import free_socket, url_of
-from support.sandbox_bank import SECRET, running_bank, serving, wait_until
-
-_numbers = count(1)
-CNY: Final = "CNY"
+from support.sandbox_bank import running_bank, serving, wait_until
+from support.wallet_shop import WalletShop
 
 
 def public_part(private_key: str) -> str:
@@ -70,25 +62,17 @@ class NoticeReceiver:
         return complete
 
 
-class AlipayShop:
+class AlipayShop(WalletShop):
     """The shop's settings, its customers' browsers and phones, and the bank's controls."""
+
+    gateway_name = "alipay"
+    method = "ALIPAY"
 
     def __init__(self, bank_url: str, folder: Path, receiver: NoticeReceiver) -> None:
         """``folder`` has the keys that the bank has made."""
-        self.bank_url, self.folder, self.receiver = bank_url, folder, receiver
+        super().__init__(bank_url, folder, receiver.url)
+        self.receiver = receiver
         self.url = f"{bank_url}/alipay/gateway.do"
-        headers = {"Authorization": f"Bearer {SECRET}"}
-        self.api = httpx2.Client(base_url=bank_url, headers=headers, timeout=60, trust_env=False)
-        self.browser = httpx2.Client(timeout=60, trust_env=False, follow_redirects=True)
-
-    def close(self) -> None:
-        """Close connections."""
-        self.api.close()
-        self.browser.close()
-
-    def file(self, name: str) -> str:
-        """Return the text of a key or certificate."""
-        return (self.folder / name).read_text()
 
     def options(self, *, by_certificates: bool = False, **changes: str) -> dict[str, str]:
         """Return the options of the gateway."""
@@ -117,49 +101,6 @@ class AlipayShop:
         )
         return AlipayGateway(configured, Outgoing(Policy.only(configured.url)), timeout_s)
 
-    def request(self, **changes: Any) -> PaymentRequest:
-        """Return a request to pay 9.99 yuan, with a new id."""
-        attempt_id = new_id("att")
-        request = PaymentRequest(
-            attempt_id=attempt_id,
-            method="ALIPAY",
-            amount=Money(999, CNY),
-            description="茶 & Tea / 100 g",
-            merchant_name="Tea House",
-            customer_email="ada@example.com",
-            customer_name=None,
-            payer_ip="203.0.113.7",
-            return_url=f"https://till.example/checkout/cs_1/return/{attempt_id}?lang=zh",
-            callback_url=f"{self.receiver.url}/gateways/alipay/callback",
-            locale="zh",
-        )
-        return msgspec.structs.replace(request, **changes)
-
-    def refund_request(self, attempt_id: str, minor: int, **changes: Any) -> RefundRequest:
-        """Return a request to refund an amount, with a new id."""
-        request = RefundRequest(
-            refund_id=new_id("re"),
-            attempt_id=attempt_id,
-            provider_ref="",
-            amount=Money(minor, CNY),
-            reason="damaged",
-            callback_url="",
-        )
-        return msgspec.structs.replace(request, **changes)
-
-    def open(self, url: str) -> str:
-        """Open a page, or a scanned code, in a browser; return the path of the page there."""
-        response = self.browser.get(url)
-        assert response.status_code == 200, response.text
-        return urlsplit(str(response.url)).path
-
-    def decide(self, attempt_id: str, decision: str = "approve") -> None:
-        """Approve or decline a payment on the phone."""
-        response = self.browser.post(
-            f"{self.bank_url}/phone/{attempt_id}", data={"decision": decision}
-        )
-        assert response.status_code == 200, response.text
-
     async def pay(self, gateway: AlipayGateway, **changes: Any) -> str:
         """Create a payment, pay it on the phone and return the attempt's id."""
         request = self.request(**changes)
@@ -167,11 +108,6 @@ class AlipayShop:
         await asyncio.to_thread(self.open, outcome.qr_text or outcome.action_url)
         await asyncio.to_thread(self.decide, request.attempt_id)
         return request.attempt_id
-
-    def inject_fault(self, operation: str, kind: str, **options: Any) -> None:
-        """Inject a fault."""
-        response = self.api.post("/faults", json={"operation": operation, "kind": kind, **options})
-        assert response.status_code == 201, response.text
 
 
 @contextmanager

@@ -17,8 +17,8 @@ _PROGRAM: Final = Path(__file__).with_name("dispatcher_process.py")
 _STDERR: Final = 2
 
 
-def failing_behaviour(rng: random.Random, share: float) -> Any:
-    """Return a behaviour that fails a share of the requests, at most five for each event.
+def failing_behavior(rng: random.Random, share: float) -> Any:
+    """Return a behavior that fails a share of the requests, at most five for each event.
 
     So no delivery fails for good, which takes ten attempts.
     """

@@ -19,6 +19,15 @@ from support.commands import ForkServer
 from support.deployment import TIMEOUT_S, Deployment
 
 
+def _settings(database: str) -> dict[str, str]:
+    return {
+        "OPENTILL_DATABASE_URL": database,
+        "OPENTILL_SANDBOX": "yes",
+        "OPENTILL_DB_PREPARED": pooler.prepared_setting(database),
+        "OPENTILL_SECRET_KEY": "test-secret-key-test-secret-key-0123",
+    }
+
+
 @contextmanager
 def run_server(
     fork_server: ForkServer, directory: Path, database: str, **environ: str
@@ -26,13 +35,7 @@ def run_server(
     """Run ``opentill serve`` with its worker as a process, on a database of the test."""
     directory.mkdir()
     deployment = Deployment(directory, fork_server)
-    deployment.environ |= {
-        "OPENTILL_DATABASE_URL": database,
-        "OPENTILL_SANDBOX": "yes",
-        "OPENTILL_DB_PREPARED": pooler.prepared_setting(database),
-        "OPENTILL_SECRET_KEY": "test-secret-key-test-secret-key-0123",
-        **environ,
-    }
+    deployment.environ |= _settings(database) | environ
     process = deployment.start()
     try:
         yield deployment
@@ -44,6 +47,38 @@ def run_server(
         process.wait(TIMEOUT_S)
         if process.stdout is not None:
             process.stdout.close()
+
+
+class KilledServer:
+    """A server that a test kills."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        """Start the server."""
+        self.deployment = deployment
+        self._process = deployment.start()
+
+    def kill(self) -> None:
+        """Kill the server, if it runs."""
+        if self._process.returncode is None:
+            self._process.kill()
+            self._process.wait(TIMEOUT_S)
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+
+
+@contextmanager
+def run_killed_server(
+    fork_server: ForkServer, directory: Path, database: str, **environ: str
+) -> Iterator[KilledServer]:
+    """Run another server on a database, as ``run_server`` does, until the test kills it."""
+    directory.mkdir()
+    deployment = Deployment(directory, fork_server)
+    deployment.environ |= _settings(database) | environ
+    server = KilledServer(deployment)
+    try:
+        yield server
+    finally:
+        server.kill()
 
 
 def create_merchant(deployment: Deployment) -> tuple[str, str]:

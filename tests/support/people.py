@@ -13,11 +13,20 @@ from opentill.merchants import Actor
 from opentill.people import Browser, MerchantRole, NewLink, StaffRole, queries
 from opentill.people.passwords import Cost
 from support.api_server import ApiServer
+from support.form_fields import fill_in_empty_fields, find_form_mistakes
 
 CHEAP_HASH: Final = Cost(8, 1)
 PASSWORD: Final = "nine purple lanterns hum"
 TESTER: Final = Actor("tester", "for a test")
 _numbers: Final = itertools.count(1)
+
+
+def _check_forms(response: httpx2.Response) -> httpx2.Response:
+    """Return a response whose forms, if it is a page, have the fields that the server requires."""
+    if response.headers.get("content-type", "").startswith("text/html"):
+        mistakes = find_form_mistakes(response.text)
+        assert not mistakes, "\n".join(mistakes)
+    return response
 
 
 class Visitor:
@@ -52,15 +61,21 @@ class Visitor:
 
     def get(self, path: str, **options: Any) -> httpx2.Response:
         """GET a page."""
-        return self.http.get(path, **options)
+        return _check_forms(self.http.get(path, **options))
 
     def post(
-        self, path: str, form: dict[str, str] | None = None, **options: Any
+        self,
+        path: str,
+        form: dict[str, str] | None = None,
+        *,
+        complete: bool = True,
+        **options: Any,
     ) -> httpx2.Response:
-        """Send a form."""
+        """Send a form. Its other fields are empty, unless ``complete`` is False."""
         headers = {"content-type": "application/x-www-form-urlencoded"}
         headers |= options.pop("headers", {})
-        return self.http.post(path, data=form or {}, headers=headers, **options)
+        data = fill_in_empty_fields(path, form or {}) if complete else form
+        return _check_forms(self.http.post(path, data=data, headers=headers, **options))
 
     def log_in(self, password: str = PASSWORD, code: str = "", **fields: str) -> httpx2.Response:
         """Submit the login form, and the form of the second factor if there is a code."""

@@ -10,7 +10,7 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def png(width: int = 64, height: int = 48, *more: bytes, color: bytes = b"\x0d\x5c\x49") -> bytes:
-    """Return a PNG of one colour with ``more`` chunks before its pixels."""
+    """Return a PNG of one color with ``more`` chunks before its pixels."""
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     pixels = zlib.compress((b"\0" + color * width) * height)
     parts = (chunk(b"IHDR", header), *more, chunk(b"IDAT", pixels), chunk(b"IEND", b""))

@@ -1,48 +1,34 @@
 """A bank that speaks WeChat Pay's dialect, a receiver of its notifications, and its shop."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Any
 
-import httpx2
-import msgspec
 import pytest
 
-from opentill.core.ids import new_id
-from opentill.core.money import Money
-from opentill.gateways import PaymentRequest, RefundRequest
 from opentill.gateways.wechat_pay import WeChatPayGateway, configuration
 from opentill.outgoing.client import Outgoing, Policy
 from opentill.sandbox import wechat_pay
 from opentill.sandbox.wechat_pay import keys
 from support.ports import free_socket, url_of
-from support.sandbox_bank import SECRET, Receiver, running_bank, serving, wait_until
+from support.sandbox_bank import Receiver, running_bank, serving, wait_until
+from support.wallet_shop import WalletShop
 
-CNY: Final = "CNY"
 Notice = tuple[dict[str, str], bytes]
 
 
-class WeChatPayShop:
+class WeChatPayShop(WalletShop):
     """The shop's settings, its customers' phones, and the bank's controls."""
+
+    gateway_name = "wechat_pay"
+    method = "WECHAT_PAY"
 
     def __init__(self, bank_url: str, folder: Path, receiver: Receiver) -> None:
         """``folder`` has the keys that the bank has made."""
-        self.bank_url, self.folder, self.receiver = bank_url, folder, receiver
-        headers = {"Authorization": f"Bearer {SECRET}"}
-        self.api = httpx2.Client(base_url=bank_url, headers=headers, timeout=60, trust_env=False)
-        self.browser = httpx2.Client(timeout=60, trust_env=False, follow_redirects=True)
-
-    def close(self) -> None:
-        """Close connections."""
-        self.api.close()
-        self.browser.close()
-
-    def file(self, name: str) -> str:
-        """Return the text of a key or certificate."""
-        return (self.folder / name).read_text()
+        super().__init__(bank_url, folder, receiver.url)
+        self.receiver = receiver
 
     def options(self, *, by_public_key: bool = False, **changes: str) -> dict[str, str]:
         """Return the options of the gateway."""
@@ -69,49 +55,6 @@ class WeChatPayShop:
         configured = configuration.read(self.options(by_public_key=by_public_key, **changes))
         return WeChatPayGateway(configured, Outgoing(Policy.only(configured.url)), timeout_s)
 
-    def request(self, **changes: Any) -> PaymentRequest:
-        """Return a request to pay 9.99 yuan, with a new id."""
-        attempt_id = new_id("att")
-        request = PaymentRequest(
-            attempt_id=attempt_id,
-            method="WECHAT_PAY",
-            amount=Money(999, CNY),
-            description="茶 & Tea / 100 g",
-            merchant_name="Tea House",
-            customer_email="ada@example.com",
-            customer_name=None,
-            payer_ip="203.0.113.7",
-            return_url=f"https://till.example/checkout/cs_1/return/{attempt_id}?lang=zh",
-            callback_url=f"{self.receiver.url}/gateways/wechat_pay/callback",
-            locale="zh",
-        )
-        return msgspec.structs.replace(request, **changes)
-
-    def refund_request(self, attempt_id: str, minor: int, **changes: Any) -> RefundRequest:
-        """Return a request to refund an amount, with a new id."""
-        request = RefundRequest(
-            refund_id=new_id("re"),
-            attempt_id=attempt_id,
-            provider_ref="",
-            amount=Money(minor, CNY),
-            reason="damaged",
-            callback_url=f"{self.receiver.url}/gateways/wechat_pay/callback",
-        )
-        return msgspec.structs.replace(request, **changes)
-
-    def open(self, url: str) -> str:
-        """Scan a code, or open a link on the phone; return the path of the page there."""
-        response = self.browser.get(url)
-        assert response.status_code == 200, response.text
-        return urlsplit(str(response.url)).path
-
-    def decide(self, attempt_id: str, decision: str = "approve") -> None:
-        """Approve or decline a payment on the phone."""
-        response = self.browser.post(
-            f"{self.bank_url}/phone/{attempt_id}", data={"decision": decision}
-        )
-        assert response.status_code == 200, response.text
-
     async def pay(self, gateway: WeChatPayGateway, **changes: Any) -> str:
         """Create a payment, pay it on the phone and return the attempt's id.
 
@@ -124,11 +67,6 @@ class WeChatPayShop:
         await asyncio.to_thread(self.decide, request.attempt_id)
         await asyncio.to_thread(self.wait_for_notices, start)
         return request.attempt_id
-
-    def inject_fault(self, operation: str, kind: str, **options: Any) -> None:
-        """Inject a fault."""
-        response = self.api.post("/faults", json={"operation": operation, "kind": kind, **options})
-        assert response.status_code == 201, response.text
 
     def rotate(self) -> str:
         """Let WeChat Pay sign with another platform certificate; return its serial number."""
@@ -175,3 +113,23 @@ def wechat_pay_shop(wechat_pay_bank: WeChatPayShop) -> Iterator[WeChatPayShop]:
     yield wechat_pay_bank
     wechat_pay_bank.api.delete("/faults")
     wechat_pay_bank.receiver.status = 200
+
+
+@pytest.fixture(params=["certificates", "public key"])
+async def wechat_pay_gateway(
+    request: pytest.FixtureRequest, wechat_pay_shop: WeChatPayShop
+) -> AsyncIterator[WeChatPayGateway]:
+    """A gateway, which verifies by platform certificates or by the public key."""
+    gateway = wechat_pay_shop.gateway(by_public_key=request.param == "public key")
+    yield gateway
+    await gateway.close()
+
+
+@pytest.fixture
+async def hasty_wechat_pay_gateway(
+    wechat_pay_shop: WeChatPayShop,
+) -> AsyncIterator[WeChatPayGateway]:
+    """A gateway that waits for responses only for a short time."""
+    gateway = wechat_pay_shop.gateway(timeout_s=0.4)
+    yield gateway
+    await gateway.close()

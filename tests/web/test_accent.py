@@ -1,4 +1,4 @@
-"""Accent colours: every colour gives a readable and visible button."""
+"""Accent colors: every color gives a readable and visible button."""
 
 import random
 import re
@@ -18,7 +18,7 @@ def _random_colors(count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_colour_has_the_required_contrast(scheme: accent.Scheme) -> None:
+def test_every_color_has_the_required_contrast(scheme: accent.Scheme) -> None:
     for color in COLORS + _random_colors(2000):
         shade = accent.shade(color, scheme)
         assert shade.ink in {"#ffffff", "#000000"}
@@ -53,7 +53,7 @@ def test_the_backgrounds_equal_those_of_the_style_sheet() -> None:
         assert accent.BACKGROUNDS[scheme] == tuple(colors)  # type: ignore[index] # a scheme
 
 
-def test_style_sheets_of_accents_differ_only_in_colours() -> None:
+def test_style_sheets_of_accents_differ_only_in_colors() -> None:
     for color in COLORS:
         plain = re.sub("#[0-9a-f]{6}", "", accent.style_sheet(color))
         assert plain == re.sub("#[0-9a-f]{6}", "", accent.style_sheet("#123456"))

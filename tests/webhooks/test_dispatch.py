@@ -22,7 +22,7 @@ from support.commands import ForkServer
 from support.dispatcher_crashes import (
     assert_all_arrived,
     deliver_with_killed_dispatchers,
-    failing_behaviour,
+    failing_behavior,
 )
 from support.webhook_harness import SECRET_KEY, WebhookHarness, wait_until
 from support.webhook_receiver import ReceivedRequest, receiving
@@ -77,7 +77,7 @@ async def test_an_event_goes_to_the_endpoints_that_subscribe_to_its_type(
 
 
 FAILURES: Any = (
-    # Each row: behaviour of the receiver, outcome of the stored attempt, HTTP status (None: no
+    # Each row: behavior of the receiver, outcome of the stored attempt, HTTP status (None: no
     # response).
     (500, "refused", 500),
     (302, "refused", 302),
@@ -88,14 +88,14 @@ FAILURES: Any = (
 )
 
 
-@pytest.mark.parametrize(("behaviour", "outcome", "status"), FAILURES)
+@pytest.mark.parametrize(("behavior", "outcome", "status"), FAILURES)
 async def test_an_attempt_without_a_2xx_response_is_retried_on_schedule(
-    harness: WebhookHarness, behaviour: Any, outcome: str, status: int | None
+    harness: WebhookHarness, behavior: Any, outcome: str, status: int | None
 ) -> None:
     # The timeout is short only for a hanging receiver, because a busy machine may need longer to
     # connect.
-    options = {"timeout_s": 2.0} if behaviour == "hang" else {}
-    async with receiving(lambda _: behaviour) as receiver, harness.dispatching(**options):
+    options = {"timeout_s": 2.0} if behavior == "hang" else {}
+    async with receiving(lambda _: behavior) as receiver, harness.dispatching(**options):
         merchant_id = await harness.create_merchant()
         await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id)
@@ -503,7 +503,7 @@ async def test_every_event_arrives_despite_failures_and_killed_dispatchers(
     fork_server: ForkServer, harness: WebhookHarness
 ) -> None:
     rng = random.Random(7)
-    async with receiving(failing_behaviour(rng, 0.3)) as receiver:
+    async with receiving(failing_behavior(rng, 0.3)) as receiver:
         await deliver_with_killed_dispatchers(fork_server, harness, receiver, 120, 2, lease_s=1.5)
         await assert_all_arrived(harness, receiver)
 

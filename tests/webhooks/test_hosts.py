@@ -202,15 +202,15 @@ async def test_leases_from_before_the_clock_was_set_back_delay_nothing(
 
 
 CONFIGURED_LIMITS = [
-    # Each row: settings, behaviour of the receiver, number of events.
+    # Each row: settings, behavior of the receiver, number of events.
     ({"webhook_host_at_once": 2, "webhook_host_per_second": 0}, "slow", 8),
     ({"webhook_host_at_once": 32, "webhook_host_per_second": 1}, 200, 4),
 ]
 
 
-@pytest.mark.parametrize(("limits", "behaviour", "events"), CONFIGURED_LIMITS)
+@pytest.mark.parametrize(("limits", "behavior", "events"), CONFIGURED_LIMITS)
 async def test_a_worker_uses_the_configured_host_limits_and_header_prefix(
-    harness: WebhookHarness, limits: dict[str, int], behaviour: int | str, events: int
+    harness: WebhookHarness, limits: dict[str, int], behavior: int | str, events: int
 ) -> None:
     settings = Settings(
         database_url=harness.url, secret_key=SECRET_KEY, webhook_header_prefix="X-Acme-", **limits
@@ -219,7 +219,7 @@ async def test_a_worker_uses_the_configured_host_limits_and_header_prefix(
         settings=settings, db=harness.db, gateways={}, outgoing=harness.outgoing, clock=harness.now
     )  # fmt: skip
     stop = asyncio.Event()
-    async with receiving(lambda _: behaviour) as receiver:
+    async with receiving(lambda _: behavior) as receiver:
         owner = await harness.create_merchant()
         for number in range(events):
             await harness.create_endpoint(owner, f"{receiver.url}/{number}")

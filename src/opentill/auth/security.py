@@ -281,7 +281,7 @@ pages: Final = (
     Page("GET", PLACE, "a person", show, enrolls=True),
     Page("POST", f"{PLACE}/confirm", "a person", confirm, proof=True),
     Page("POST", f"{PLACE}/password", "a person", change_password),
-    Page("POST", f"{PLACE}/language", "a person", change_language),
+    Page("POST", f"{PLACE}/language", "a person", change_language, fields=("language",)),
     Page("GET", f"{PLACE}/authenticator", "a person", show_totp, enrolls=True),
     Page("GET", f"{PLACE}/authenticator.svg", "a person", draw_totp, enrolls=True),
     Page("POST", f"{PLACE}/authenticator/begin", "a person", begin_totp, enrolls=True, proof=True),
@@ -289,7 +289,17 @@ pages: Final = (
     Page("POST", f"{PLACE}/authenticator/remove", "a person", remove_totp, proof=True),
     Page("POST", f"{PLACE}/codes", "a person", renew_codes, proof=True),
     Page("POST", f"{PLACE}/passkeys/begin", "a person", begin_passkey, enrolls=True, proof=True),
-    Page("POST", f"{PLACE}/passkeys", "a person", add_passkey, enrolls=True, proof=True),
-    Page("POST", f"{PLACE}/passkeys/remove", "a person", remove_passkey, proof=True),
-    Page("POST", f"{PLACE}/logins/end", "a person", end_login, proof=True),
+    Page(
+        "POST",
+        f"{PLACE}/passkeys",
+        "a person",
+        add_passkey,
+        enrolls=True,
+        proof=True,
+        fields=("name",),
+    ),
+    Page(
+        "POST", f"{PLACE}/passkeys/remove", "a person", remove_passkey, proof=True, fields=("id",)
+    ),
+    Page("POST", f"{PLACE}/logins/end", "a person", end_login, proof=True, fields=("id",)),
 )

@@ -34,7 +34,7 @@ Statements = Annotated[
         help="Only prepare and run all statements of OpenTill on the database; changes nothing.",
     ),
 ]
-_COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
+_COLORS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 def register(app: typer.Typer) -> None:
@@ -71,7 +71,7 @@ def _survey(*, as_json: bool) -> NoReturn:
 
 def _print(finding: Finding) -> None:
     """Print a finding; on a terminal its text wraps between words."""
-    level = typer.style(f"{finding.level:4}", fg=_COLOURS[finding.level])
+    level = typer.style(f"{finding.level:4}", fg=_COLORS[finding.level])
     text = terminal.escape(finding.text)
     room = (output.width() or _MARGIN + len(text)) - _MARGIN
     first, *other_lines = table.wrap(text, room)

@@ -1,4 +1,4 @@
-"""``opentill gateways list|add|test|pause|resume|retire|rotate``: accounts at gateways."""
+"""``opentill gateways list|add|set|test|pause|resume|retire|rotate``: accounts at gateways."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from opentill.cli import inputs, output, session
+from opentill.cli import gateway_terms, inputs, output, session
 from opentill.cli.registration import acting, add_group
 
 if TYPE_CHECKING:
@@ -15,11 +15,21 @@ if TYPE_CHECKING:
     from opentill.db.database import Tx
     from opentill.gateways import Gateway
     from opentill.gateways.account import AccountStatus, GatewayAccount
-    from opentill.gateways.accounts import AmountLimit
     from opentill.merchants import Actor
 
 _COLUMNS: Final = ("id", "label", "gateway", "status", "livemode", "methods", "priority", "weight")
 _HOUR_MS: Final = 3_600_000
+_COLUMNS_OF_LISTS: Final = (
+    "credentialHints",
+    "limitCurrencies",
+    "smallestMinor",
+    "largestMinor",
+    "dayMinor",
+    "dayNumber",
+    "costCurrencies",
+    "costRateBp",
+    "costFixedMinor",
+)
 _NO_STDIN: Final = "-"
 _Account = Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account's id or its label.")]
 _File = Annotated[
@@ -42,6 +52,33 @@ _Env = Annotated[
 _Unchecked = Annotated[
     bool, typer.Option("--unchecked", help="Save without asking the provider first.")
 ]
+_Limits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit",
+        metavar="CURRENCY:SMALLEST-LARGEST",
+        help="Payments that it takes, such as EUR:1.00-500.00, EUR:1.00- or EUR:-500.00. May be"
+        " repeated, once for each currency.",
+    ),
+]
+_DayLimits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--day-limit",
+        metavar="CURRENCY:SUM/NUMBER",
+        help="What it takes on one day (UTC): EUR:10000.00 for a sum, EUR:/200 for a number of"
+        " payments, EUR:10000.00/200 for both. May be repeated, once for each currency.",
+    ),
+]
+_Costs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cost",
+        metavar="CURRENCY:RATE%+AMOUNT",
+        help="What a payment costs there, such as EUR:2.9%+0.30, EUR:1.4% or EUR:0%+0.10. May be"
+        " repeated, once for each currency.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -52,6 +89,7 @@ def register(app: typer.Typer) -> None:
         "Accounts at gateways, beside those of the environment.",
         list=list_,
         add=add,
+        set=set_,
         test=test,
         pause=pause,
         resume=resume,
@@ -61,10 +99,23 @@ def register(app: typer.Typer) -> None:
 
 
 def list_() -> output.Result:
-    """List the accounts in the database, active ones first."""
+    """List the accounts in the database, active ones first, with the totals of day limits."""
+    from opentill.core import money
     from opentill.gateways import accounts
+    from opentill.orders.payments import day_limits
 
-    rows = [_record(account) for account in session.query(accounts.list_accounts)]
+    async def read(tx: "Tx") -> list[dict[str, Any]]:
+        listed = await accounts.list_accounts(tx)
+        now = await session.now(tx)
+        totals: dict[str, list[str]] = {}
+        for total in await day_limits.list_totals(tx, [account.id for account in listed], now):
+            text = (
+                f"{total.currency}:{money.show(total.sum_minor, total.currency)}/{total.payments}"
+            )
+            totals.setdefault(total.account_id, []).append(text)
+        return [_record(each) | {"dayTotals": totals.get(each.id, [])} for each in listed]
+
+    rows = session.query(read)
     return output.Result(rows, _COLUMNS, empty="no accounts but those of OPENTILL_GATEWAYS")
 
 
@@ -84,14 +135,9 @@ def add(  # noqa: PLR0913 - options of a command
     methods: Annotated[
         str, typer.Option(help="What it is used for, such as 'CREDIT_CARD:EUR|USD,ALIPAY'.")
     ] = "",
-    limit: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CURRENCY:SMALLEST-LARGEST",
-            help="Payments that it takes, such as EUR:1.00-500.00, EUR:1.00- or EUR:-500.00. May"
-            " be repeated, once for each currency.",
-        ),
-    ] = None,
+    limit: _Limits = None,
+    day_limit: _DayLimits = None,
+    cost: _Costs = None,
     priority: Annotated[int, typer.Option(help="The lowest of 1 to 1000 comes first.")] = 100,
     weight: Annotated[
         int, typer.Option(help="Its share among accounts of equal priority, 1 to 1000.")
@@ -110,7 +156,9 @@ def add(  # noqa: PLR0913 - options of a command
         merchant_id=merchant or None,
         livemode=False if test else None,
         methods=methods,
-        limits=tuple(map(_limit, limit or [])),
+        limits=tuple(map(gateway_terms.parse_limit, limit or [])),
+        day_limits=tuple(map(gateway_terms.parse_day_limit, day_limit or [])),
+        costs=tuple(map(gateway_terms.parse_cost, cost or [])),
         priority=priority,
         weight=weight,
     )
@@ -119,6 +167,49 @@ def add(  # noqa: PLR0913 - options of a command
         lambda tx, now: accounts.add(tx, settings, new, now, actor=actor), settings
     )
     return _record(account) | {"callbackUrl": _callback_url(account, settings)}
+
+
+@acting(without_reason=inputs.NO_REASON)
+def set_(  # noqa: PLR0913 - options of a command
+    account: _Account,
+    *,
+    label: Annotated[str | None, typer.Option(help="Its new label.")] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(help="What it is used for, such as 'CREDIT_CARD:EUR|USD'; '' for everything."),
+    ] = None,
+    limit: _Limits = None,
+    day_limit: _DayLimits = None,
+    cost: _Costs = None,
+    priority: Annotated[
+        int | None, typer.Option(help="The lowest of 1 to 1000 comes first.")
+    ] = None,
+    weight: Annotated[
+        int | None, typer.Option(help="Its share among accounts of equal priority, 1 to 1000.")
+    ] = None,
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Change an account. What is not given stays; CURRENCY:none removes a limit or a cost."""
+    from opentill.gateways import accounts
+
+    settings = session.settings()
+    costs, without_cost = gateway_terms.split_costs(cost or [])
+    changes = accounts.AccountChanges(
+        label=label,
+        methods=methods,
+        limits=tuple(map(gateway_terms.parse_limit, limit or [])),
+        day_limits=tuple(map(gateway_terms.parse_day_limit, day_limit or [])),
+        costs=tuple(map(gateway_terms.parse_cost, costs)),
+        without_cost=tuple(without_cost),
+        priority=priority,
+        weight=weight,
+    )
+
+    async def work(tx: "Tx", now: int) -> "GatewayAccount":
+        account_id = (await _find(tx, account)).id
+        return await accounts.change(tx, settings, account_id, changes, now, actor=actor)
+
+    return _record(session.transact(work, settings))
 
 
 def test(account: _Account) -> dict[str, Any]:
@@ -214,44 +305,16 @@ def _record(account: "GatewayAccount") -> dict[str, Any]:
     """Return an account for people and scripts: hints instead of credentials, limits as text."""
     import msgspec
 
+    from opentill.gateways import accounts
+
     record = output.plain(account)
-    for name in ("credentialHints", "limitCurrencies", "smallestMinor", "largestMinor"):
+    for name in _COLUMNS_OF_LISTS:
         del record[name]
     record["credentials"] = msgspec.json.decode(account.credential_hints)
-    record["limits"] = [
-        _limit_text(*limit)
-        for limit in zip(
-            account.limit_currencies, account.smallest_minor, account.largest_minor, strict=True
-        )
-    ]
+    record["limits"] = accounts.limit_texts(account)
+    record["dayLimits"] = accounts.day_limit_texts(account)
+    record["costs"] = accounts.cost_texts(account)
     return record
-
-
-def _limit_text(currency: str, smallest: int | None, largest: int | None) -> str:
-    from opentill.core import money
-
-    smallest_text, largest_text = (
-        "" if minor is None else money.show(minor, currency) for minor in (smallest, largest)
-    )
-    return f"{currency}:{smallest_text}-{largest_text}"
-
-
-def _limit(text: str) -> "AmountLimit":
-    """Parse ``EUR:1.00-500.00``. Raises Invalid."""
-    from opentill.core import money
-    from opentill.core.errors import Invalid
-    from opentill.gateways.accounts import AmountLimit
-
-    currency, colon, amounts = text.strip().partition(":")
-    smallest, dash, largest = amounts.partition("-")
-    if not colon or not dash or currency not in money.EXPONENTS:
-        raise Invalid("limit", f"limit must be like EUR:1.00-500.00, not {text!r}")
-    try:
-        minor = [money.parse(part.strip(), currency) if part.strip() else None
-                 for part in (smallest, largest)]  # fmt: skip
-    except ValueError as error:
-        raise Invalid("limit", f"limit {error}") from None
-    return AmountLimit(currency, *minor)
 
 
 def _callback_url(account: "GatewayAccount", settings: "Settings") -> str:

@@ -166,5 +166,5 @@ async def adjust_balance(request: PageRequest) -> Response:
 _PLACE: Final = f"{PLACE}/{{merchant:id}}/adjustments"
 pages: Final = (
     Page("GET", _PLACE, "balance.read", show_adjustments),
-    Page("POST", _PLACE, "balance.adjust", adjust_balance),
+    Page("POST", _PLACE, "balance.adjust", adjust_balance, fields=_FIELDS),
 )

@@ -165,5 +165,11 @@ PLACE: Final = f"{CONSOLE_PATH}/approvals"
 pages: Final = (
     Page("GET", PLACE, "balance.read", list_approvals, menu=N_("Approvals"), group="money"),
     Page("POST", f"{PLACE}/{{approval:id}}/approve", "approvals.decide", approve_request),
-    Page("POST", f"{PLACE}/{{approval:id}}/reject", "approvals.decide", reject_request),
+    Page(
+        "POST",
+        f"{PLACE}/{{approval:id}}/reject",
+        "approvals.decide",
+        reject_request,
+        fields=("reason",),
+    ),
 )

@@ -51,6 +51,7 @@ ACTION: Final[Mapping[str, str]] = {
     "gateways resume": N_("Gateway account resumed"),
     "gateways retire": N_("Gateway account retired"),
     "gateways rotate": N_("Gateway credentials replaced"),
+    "gateways set": N_("Gateway account changed"),
     "gateways test": N_("Test payment opened"),
     "keys create": N_("API key created"),
     "keys regenerate": N_("API key replaced"),

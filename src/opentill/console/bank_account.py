@@ -47,6 +47,18 @@ async def confirm_bank_account(request: PageRequest) -> Response:
 
 pages: Final = (
     Page("GET", _PLACE, "payouts.read", partial(bank_account.show, place=_CONSOLE)),
-    Page("POST", _PLACE, "payouts.manage", partial(bank_account.save, place=_CONSOLE)),
-    Page("POST", f"{_PLACE}/confirm", "payouts.manage", confirm_bank_account),
+    Page(
+        "POST",
+        _PLACE,
+        "payouts.manage",
+        partial(bank_account.save, place=_CONSOLE),
+        fields=(*bank_account.FIELDS, "reason"),
+    ),
+    Page(
+        "POST",
+        f"{_PLACE}/confirm",
+        "payouts.manage",
+        confirm_bank_account,
+        fields=("version", "held", "confirmation"),
+    ),
 )

@@ -237,12 +237,24 @@ PLACE: Final = f"{CONSOLE_PATH}/disputes"
 _DISPUTE: Final = f"{PLACE}/{{dispute:id}}"
 pages: Final = (
     Page("GET", _DISPUTE, "disputes.read", show_dispute),
-    Page("POST", f"{_DISPUTE}/deadline", "disputes.decide", set_deadline),
+    Page(
+        "POST",
+        f"{_DISPUTE}/deadline",
+        "disputes.decide",
+        set_deadline,
+        fields=("seen", "until", "reason"),
+    ),
     *(
-        Page("POST", f"{_DISPUTE}/{action.name}", action.permission, partial(decide, action=action))
+        Page(
+            "POST",
+            f"{_DISPUTE}/{action.name}",
+            action.permission,
+            partial(decide, action=action),
+            fields=("seen", f"{action.name}-reason"),
+        )
         for action in DISPUTE_ACTIONS
     ),
-    Page("POST", f"{_DISPUTE}/notes", "disputes.decide", add_note),
+    Page("POST", f"{_DISPUTE}/notes", "disputes.decide", add_note, fields=("note",)),
     Page("GET", f"{_DISPUTE}/payment.pdf", "disputes.read", send_record),
     Page("GET", f"{_DISPUTE}/evidence/{{file:id}}", "disputes.read", download_evidence),
 )

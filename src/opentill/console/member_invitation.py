@@ -92,6 +92,6 @@ async def withdraw_invitation(request: PageRequest) -> Response:
 _PLACE: Final = f"{PLACE}/{{merchant:id}}/members"
 pages: Final = (
     Page("GET", _PLACE, "merchants.read", show_form),
-    Page("POST", _PLACE, "people.manage", invite_member),
-    Page("POST", f"{_PLACE}/withdraw", "people.manage", withdraw_invitation),
+    Page("POST", _PLACE, "people.manage", invite_member, fields=("email", "role")),
+    Page("POST", f"{_PLACE}/withdraw", "people.manage", withdraw_invitation, fields=("id",)),
 )

@@ -192,8 +192,10 @@ def _error_texts(problem: Invalid) -> dict[str, str]:
     return terms.error_texts(problem)
 
 
+# Who may not invite people has no field for the owner's address.
+_FIELDS: Final = ("name", "currency", "reason", *(field.name for field in terms.FIELDS))
 _PLACE: Final = f"{PLACE}/new"
 pages: Final = (
     Page("GET", _PLACE, "merchants.read", show_form),
-    Page("POST", _PLACE, command_permission("merchants create"), create_merchant),
+    Page("POST", _PLACE, command_permission("merchants create"), create_merchant, fields=_FIELDS),
 )

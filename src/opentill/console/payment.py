@@ -18,7 +18,7 @@ from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
 from opentill.db.database import Tx
 from opentill.people import command_permission
-from opentill.portal import form_ids, notes, payment_details, payment_facts, render
+from opentill.portal import form_ids, notes, payment_details, payment_facts, refund_form, render
 from opentill.portal.labels import ORDER_STATUS
 from opentill.portal.model import Page
 from opentill.portal.payment_details import Payment
@@ -226,13 +226,15 @@ pages: Final = (
     Page("GET", f"{_PLACE}/refund", "payments.read",
          partial(payment_refund.show_refund_form, behind=_values)),
     Page("POST", f"{_PLACE}/refund", command_permission("orders refund"),
-         partial(payment_refund.create_refund, behind=_values)),
-    Page("POST", f"{_PLACE}/resend", command_permission("webhooks resend"), resend_event),
-    Page("POST", f"{_PLACE}/notes", command_permission("orders note"), add_note),
+         partial(payment_refund.create_refund, behind=_values), fields=refund_form.FIELDS),
+    Page("POST", f"{_PLACE}/resend", command_permission("webhooks resend"), resend_event,
+         fields=("event", "endpoint", "attempts")),
+    Page("POST", f"{_PLACE}/notes", command_permission("orders note"), add_note,
+         fields=("note",)),
     *(
         Page(
             "POST", f"{_PLACE}/{action.name}", action.permission,
-            partial(perform_action, action=action),
+            partial(perform_action, action=action), fields=("seen", "reason"),
         )
         for action in ACTIONS
     ),

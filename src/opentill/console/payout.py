@@ -19,6 +19,7 @@ from opentill.payouts import Payout, Status
 from opentill.portal import render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
+from opentill.web import forms
 
 _FIELDS: Final = ("reference", "reason")
 # The events that staff can record of a payout with a status, in the order of their forms.
@@ -109,7 +110,9 @@ async def record_result(request: PageRequest) -> Response:
     form = await request.form()
     values = {name: form.get(name, "").strip() for name in _FIELDS}
     event = form.get("event", "")
-    if event != "paid" and event not in _ACTIONS:
+    if event == "paid":
+        forms.require_fields(form, ("reference",))
+    elif event not in _ACTIONS:
         return await _page(request, 400)
     actor = people.actor_of(request.login, values["reason"])
     if not values["reason"]:
@@ -134,5 +137,5 @@ PLACE: Final = f"{CONSOLE_PATH}/payouts/{{payout:id}}"
 pages: Final = (
     Page("GET", f"{CONSOLE_PATH}/payout/{{payout:id}}", "payouts.read", redirect_old_link),
     Page("GET", PLACE, "payouts.read", show_payout),
-    Page("POST", PLACE, "payouts.manage", record_result),
+    Page("POST", PLACE, "payouts.manage", record_result, fields=("event", "reason")),
 )

@@ -264,10 +264,18 @@ async def apply_bank_report(request: PageRequest) -> Response:
 PLACE: Final = f"{CONSOLE_PATH}/payout-runs"
 pages: Final = (
     Page("GET", PLACE, "payouts.read", list_runs, menu=N_("Payout runs"), group="money"),
-    Page("POST", f"{PLACE}/run", "payouts.manage", start_run),
+    Page("POST", f"{PLACE}/run", "payouts.manage", start_run, fields=_FIELDS),
     Page("POST", f"{PLACE}/report", "payouts.manage", apply_bank_report, files=_MOST_BYTES),
     Page("GET", f"{PLACE}/{{run:id}}", "payouts.read", show_run),
     Page("POST", f"{PLACE}/{{run:id}}/continue", "payouts.manage", continue_run),
-    Page("POST", f"{PLACE}/{{run:id}}/file", "payouts.manage", download_bank_file),
-    Page("POST", f"{PLACE}/{{run:id}}/paid", "payouts.manage", mark_run_paid),
+    Page(
+        "POST", f"{PLACE}/{{run:id}}/file", "payouts.manage", download_bank_file, fields=("form",)
+    ),
+    Page(
+        "POST",
+        f"{PLACE}/{{run:id}}/paid",
+        "payouts.manage",
+        mark_run_paid,
+        fields=("reference", "reason"),
+    ),
 )

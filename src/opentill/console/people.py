@@ -232,13 +232,21 @@ PLACE: Final = f"{CONSOLE_PATH}/people"
 _PERSON: Final = f"{PLACE}/{{person:id}}"
 pages: Final = (
     Page("GET", PLACE, "people.read", list_people, menu=N_("People"), group="security"),
-    Page("POST", f"{PLACE}/invite", "people.manage", invite_person),
-    Page("POST", f"{PLACE}/withdraw", "people.manage", withdraw_invitation),
-    Page("POST", f"{PLACE}/factors", "people.manage", request_factor_reset),
-    Page("POST", f"{PLACE}/factors/confirm", "people.manage", confirm_factor_reset),
-    Page("POST", f"{PLACE}/factors/stop", "people.manage", stop_factor_reset),
+    Page(
+        "POST",
+        f"{PLACE}/invite",
+        "people.manage",
+        invite_person,
+        fields=("email", "role"),
+    ),
+    Page("POST", f"{PLACE}/withdraw", "people.manage", withdraw_invitation, fields=("id",)),
+    Page(
+        "POST", f"{PLACE}/factors", "people.manage", request_factor_reset, fields=("lost", "reason")
+    ),
+    Page("POST", f"{PLACE}/factors/confirm", "people.manage", confirm_factor_reset, fields=("id",)),
+    Page("POST", f"{PLACE}/factors/stop", "people.manage", stop_factor_reset, fields=("id",)),
     Page("GET", _PERSON, "people.read", show_person),
-    Page("POST", f"{_PERSON}/role", "people.manage", change_role),
+    Page("POST", f"{_PERSON}/role", "people.manage", change_role, fields=("role",)),
     Page("POST", f"{_PERSON}/remove", "people.manage", remove_person),
     Page("POST", f"{_PERSON}/logout", "people.manage", end_logins),
 )

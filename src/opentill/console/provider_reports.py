@@ -146,7 +146,8 @@ pages: Final = (
     *(Page("GET", kind.place, kind.read, partial(list_reports, kind=kind)) for kind in KINDS),
     *(
         Page("POST", kind.place, command_permission(kind.command),
-             partial(dismiss_report, kind=kind))
+             partial(dismiss_report, kind=kind),
+             fields=("merchant", "gateway", "ref", "reason", "seen"))
         for kind in KINDS
     ),
 )  # fmt: skip

@@ -141,6 +141,8 @@ async def import_rates(request: PageRequest) -> Response:
 PLACE: Final = f"{CONSOLE_PATH}/rates"
 pages: Final = (
     Page("GET", PLACE, "rates.read", show_rates, menu=N_("Exchange rates"), group="system"),
-    Page("POST", f"{PLACE}/set", "rates.manage", set_rate),
+    Page(
+        "POST", f"{PLACE}/set", "rates.manage", set_rate, fields=("base", "quote", "rate", "reason")
+    ),
     Page("POST", f"{PLACE}/import", "rates.manage", import_rates, files=_MOST_BYTES),
 )

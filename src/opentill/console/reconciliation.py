@@ -207,7 +207,20 @@ async def _read_adjustment(
 PLACE: Final = f"{CONSOLE_PATH}/reconciliation"
 pages: Final = (
     Page("GET", PLACE, "balance.read", list_differences, menu=N_("Reconciliation"), group="money"),
-    Page("POST", f"{PLACE}/compare", "balance.adjust", compare_report, files=_MOST_BYTES),
+    Page(
+        "POST",
+        f"{PLACE}/compare",
+        "balance.adjust",
+        compare_report,
+        files=_MOST_BYTES,
+        fields=("gateway",),
+    ),
     Page("GET", f"{PLACE}/{{difference:id}}", "balance.read", show_difference),
-    Page("POST", f"{PLACE}/{{difference:id}}/resolve", "balance.adjust", resolve_difference),
+    Page(
+        "POST",
+        f"{PLACE}/{{difference:id}}/resolve",
+        "balance.adjust",
+        resolve_difference,
+        fields=_FIELDS,
+    ),
 )

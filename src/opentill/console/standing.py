@@ -254,7 +254,10 @@ pages: Final = (
     Page("GET", f"{CONSOLE_PATH}/applications", "merchants.read", list_applications,
          menu=N_("Applications"), group="merchants"),
     Page("GET", _STANDING, "merchants.read", show_standing),
-    Page("POST", _STANDING, "merchants.manage", change_status),
-    Page("POST", f"{_STANDING}/capability", "merchants.manage", switch_capability),
-    Page("POST", f"{_STANDING}/notes", "merchants.manage", add_note),
+    Page("POST", _STANDING, "merchants.manage", change_status,
+         fields=("event", "reason", "notes")),
+    Page("POST", f"{_STANDING}/capability", "merchants.manage", switch_capability,
+         fields=("capability", "state", "reason", "notes")),
+    Page("POST", f"{_STANDING}/notes", "merchants.manage", add_note,
+         fields=("notes",)),
 )  # fmt: skip

@@ -259,5 +259,11 @@ def error_texts(problem: Invalid) -> dict[str, str]:
 _PLACE: Final = f"{PLACE}/{{merchant:id}}/terms"
 pages: Final = (
     Page("GET", _PLACE, "merchants.read", show_terms),
-    Page("POST", _PLACE, "terms.manage", change_terms),
+    Page(
+        "POST",
+        _PLACE,
+        "terms.manage",
+        change_terms,
+        fields=(*(field.name for field in FIELDS), "reason", "version"),
+    ),
 )

@@ -80,7 +80,7 @@ class BankAccount(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hint(self) -> str:
-        """The last four characters, by which people recognise the account."""
+        """The last four characters, by which people recognize the account."""
         return self.number[-4:]
 
 

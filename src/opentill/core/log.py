@@ -307,7 +307,7 @@ def redact(text: str) -> str:
     A text longer than ``LONGEST`` is cut and marked.
     """
     if len(text) > LONGEST:
-        # Cut between words and not inside a card number, since a partial secret is not recognised.
+        # Cut between words and not inside a card number, since a partial secret is not recognized.
         words = text[:LONGEST].rsplit(maxsplit=1)
         beginning = words[0].rstrip("0123456789- ") if len(words) > 1 else ""
         return f"{redact(beginning)} [cut, of {len(text)} characters]"

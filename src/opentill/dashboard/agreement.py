@@ -82,5 +82,5 @@ async def accept(request: PageRequest) -> Response:
 _PLACE: Final = f"{DASHBOARD_PATH}/agreement"
 pages: Final = (
     Page("GET", _PLACE, "agreement.read", show, menu=N_("Agreement"), group="settings"),
-    Page("POST", f"{_PLACE}/accept", "agreement.accept", accept),
+    Page("POST", f"{_PLACE}/accept", "agreement.accept", accept, fields=("digest",)),
 )

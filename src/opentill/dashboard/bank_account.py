@@ -10,5 +10,11 @@ _PATH: Final = f"{DASHBOARD_PATH}/payouts/account"
 _PLACE: Final = bank_account.Place("payouts.account", None, "on the page of the bank account")
 pages: Final = (
     Page("GET", _PATH, "payouts.read", partial(bank_account.show, place=_PLACE)),
-    Page("POST", _PATH, "payouts.account", partial(bank_account.save, place=_PLACE)),
+    Page(
+        "POST",
+        _PATH,
+        "payouts.account",
+        partial(bank_account.save, place=_PLACE),
+        fields=bank_account.FIELDS,
+    ),
 )

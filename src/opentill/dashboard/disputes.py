@@ -290,9 +290,9 @@ pages: Final = (
     Page("GET", f"{_LIST}/rate", "disputes.read", show_rate),
     Page("GET", f"{_LIST}.csv", "disputes.read", show_file),
     Page("GET", _ONE, "disputes.read", show),
-    Page("POST", f"{_ONE}/notes", "disputes.respond", add_note),
+    Page("POST", f"{_ONE}/notes", "disputes.respond", add_note, fields=("note",)),
     Page("POST", f"{_ONE}/evidence", "disputes.respond", add_evidence, files=disputes.MAX_BYTES),
-    Page("POST", f"{_ONE}/response", "disputes.respond", respond),
+    Page("POST", f"{_ONE}/response", "disputes.respond", respond, fields=("response",)),
     Page("GET", f"{_ONE}/payment.pdf", "disputes.read", show_record),
     Page("GET", f"{_ONE}/evidence/{{file:id}}", "disputes.read", download),
 )

@@ -172,7 +172,7 @@ _PLACE: Final = f"{developers.PLACE}/epay"
 pages: Final = (
     Page("GET", _PLACE, "epay.read", show, menu=N_("Epay"), group="developers"),
     Page("POST", f"{_PLACE}/enable", "epay.manage", enable),
-    Page("POST", f"{_PLACE}/rotate", "epay.manage", rotate),
-    Page("POST", f"{_PLACE}/disable", "epay.manage", disable),
-    Page("POST", f"{_PLACE}/resend", "events.resend", resend),
+    Page("POST", f"{_PLACE}/rotate", "epay.manage", rotate, fields=("rotate",)),
+    Page("POST", f"{_PLACE}/disable", "epay.manage", disable, fields=("disable",)),
+    Page("POST", f"{_PLACE}/resend", "events.resend", resend, fields=("order",)),
 )

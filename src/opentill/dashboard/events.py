@@ -143,5 +143,5 @@ _ONE: Final = f"{_PLACE}/{{event:id}}"
 pages: Final = (
     Page("GET", _PLACE, "events.read", show, menu=N_("Events"), group="developers"),
     Page("GET", _ONE, "events.read", show_one),
-    Page("POST", f"{_ONE}/resend", "events.resend", resend),
+    Page("POST", f"{_ONE}/resend", "events.resend", resend, fields=("endpoint",)),
 )

@@ -87,15 +87,11 @@ def _group_scopes(scopes: Sequence[str]) -> list[tuple[str, list[tuple[str, str]
     return list(grants.items())
 
 
-def _read_scopes(request: PageRequest, form: Mapping[str, str]) -> list[str] | None:
+def _read_scopes(form: Mapping[str, str]) -> list[str] | None:
     """Return the selected scopes, None for a key with full access."""
-    if form.get("access") == "selected":
-        return [scope for scope in people.SCOPES if f"{_SCOPE}{scope}" in form]
-    if form.get("access") == "all":
+    if form["access"] == "all":
         return None
-    checked = [scope for scope in people.SCOPES if f"{_SCOPE}{scope}" in form]
-    role = request.access.role
-    return checked or (None if role is not None and key_scopes.may_give(role, None) else [])
+    return [scope for scope in people.SCOPES if f"{_SCOPE}{scope}" in form]
 
 
 async def create(request: PageRequest) -> Response:
@@ -110,7 +106,7 @@ async def create(request: PageRequest) -> Response:
         errors["expires"] = N_("Enter a day as 2026-01-31")
     elif expires_at is not None and expires_at <= request.now:
         errors["expires"] = N_("Enter today or a later day")
-    scopes = _read_scopes(request, form)
+    scopes = _read_scopes(form)
     if scopes == []:
         errors["scopes"] = N_("Select at least one permission")
     if errors:
@@ -260,9 +256,9 @@ _PLACE: Final = f"{developers.PLACE}/keys"
 _ONE: Final = f"{_PLACE}/{{key:id}}"
 pages: Final = (
     Page("GET", _PLACE, "keys.read", show, menu=N_("API keys"), group="developers"),
-    Page("POST", _PLACE, "keys.manage", create),
+    Page("POST", _PLACE, "keys.manage", create, fields=("name", "expires", "access")),
     Page("GET", _ONE, "keys.read", show_one),
-    Page("POST", f"{_ONE}/rename", "keys.manage", rename),
-    Page("POST", f"{_ONE}/regenerate", "keys.manage", regenerate),
-    Page("POST", f"{_ONE}/revoke", "keys.manage", revoke),
+    Page("POST", f"{_ONE}/rename", "keys.manage", rename, fields=("name",)),
+    Page("POST", f"{_ONE}/regenerate", "keys.manage", regenerate, fields=("replace",)),
+    Page("POST", f"{_ONE}/revoke", "keys.manage", revoke, fields=("revoke",)),
 )

@@ -30,6 +30,7 @@ from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.products import Product, ProductsQuery
+from opentill.web import forms
 from opentill.web.translations import N_
 
 Entries = dict[str, str]  # the input of a form, by field
@@ -65,6 +66,8 @@ _ERRORS: Final = {
     "clientReference": ("reference", N_("Enter at most 200 characters, or leave it empty")),
 }
 _CHANGE_FIELDS: Final = ("name", "description", "quantity", "uses", "expires", "reference")
+_ITEM_FIELDS: Final = ("name", "description")  # of a link that sells no product
+_TERMS_FIELDS: Final = tuple(name for name in _CHANGE_FIELDS if name not in _ITEM_FIELDS)
 _NUMBER: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _NEWEST: Final = 20  # the page of a link shows this many payments
 _COLUMNS: Final = payments_columns.without("product")
@@ -323,6 +326,8 @@ async def change(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         link = await payment_links.find(tx, merchant.id, link_id)
+    if not link.product_id:
+        forms.require_fields(form, _ITEM_FIELDS)
     try:
         body = _build_update(entries, link, ZoneInfo(merchant.time_zone))
         await request.app.db.run(
@@ -373,8 +378,8 @@ _PLACE: Final = f"{DASHBOARD_PATH}/links"
 _ONE: Final = f"{_PLACE}/{{link:id}}"
 pages: Final = (
     Page("GET", _PLACE, "payments.read", show, menu=N_("Payment links"), group="catalogue"),
-    Page("POST", _PLACE, "sessions.write", create),
+    Page("POST", _PLACE, "sessions.write", create, fields=_FIELDS),
     Page("GET", _ONE, "payments.read", show_one),
-    Page("POST", _ONE, "sessions.write", change),
-    Page("POST", f"{_ONE}/switch", "sessions.write", switch),
+    Page("POST", _ONE, "sessions.write", change, fields=(*_TERMS_FIELDS, "version")),
+    Page("POST", f"{_ONE}/switch", "sessions.write", switch, fields=("active",)),
 )

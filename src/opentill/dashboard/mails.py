@@ -127,14 +127,16 @@ async def save(request: PageRequest) -> Response:
     """Save the preferences: what is mailed, and the language of mail to members."""
     form = await request.form()
     actor = people.actor_of(request.login, _REASON)
-    switches = {name: name in form for name in mail.SWITCHES}
+    # A checkbox that is off sends nothing, so the form lists the checkboxes that it has.
+    shown = form["switches"].split()
+    switches: dict[str, bool] = {name: name in form for name in mail.SWITCHES if name in shown}
     try:
         await request.app.db.run(
             lambda tx: mail.change_preferences(
                 tx,
                 request.merchant_id,
                 switches,
-                form.get("language", ""),
+                form["language"],
                 request.now,
                 actor=actor,
             )
@@ -147,7 +149,7 @@ async def save(request: PageRequest) -> Response:
 _PLACE: Final = f"{DASHBOARD_PATH}/mails"
 pages: Final = (
     Page("GET", _PLACE, "mails.read", show, menu=N_("Emails"), group="settings"),
-    Page("POST", f"{_PLACE}/preferences", "settings.manage", save),
+    Page("POST", f"{_PLACE}/preferences", "settings.manage", save, fields=("language", "switches")),
     Page("POST", f"{_PLACE}/{{mail:id}}/resend", "mails.resend", resend),
     Page("POST", f"{DASHBOARD_PATH}/payments/{{order:id}}/receipt", "mails.resend", send_receipt),
 )

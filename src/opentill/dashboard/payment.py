@@ -11,7 +11,7 @@ from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
 from opentill.dashboard import page_helpers, payment_refund
 from opentill.db.database import Tx
-from opentill.portal import form_ids, notes, payment_details, payment_facts, render
+from opentill.portal import form_ids, notes, payment_details, payment_facts, refund_form, render
 from opentill.portal.labels import PAYMENT_METHOD
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.payment_details import amount_formatter
@@ -216,9 +216,22 @@ pages: Final = (
         f"{_PLACE}/refund",
         "payments.refund",
         partial(payment_refund.create, behind=_values_behind),
+        fields=refund_form.FIELDS,
     ),
     Page("POST", f"{_PLACE}/expire", "sessions.write", expire),
-    Page("POST", f"{_PLACE}/resend", "events.resend", resend),
-    Page("POST", f"{_PLACE}/refunds/{{refund:id}}/handled", "payments.refund", mark_refund_handled),
-    Page("POST", f"{_PLACE}/notes", "payments.note", add_note),
+    Page(
+        "POST",
+        f"{_PLACE}/resend",
+        "events.resend",
+        resend,
+        fields=("event", "endpoint", "attempts"),
+    ),
+    Page(
+        "POST",
+        f"{_PLACE}/refunds/{{refund:id}}/handled",
+        "payments.refund",
+        mark_refund_handled,
+        fields=("how",),
+    ),
+    Page("POST", f"{_PLACE}/notes", "payments.note", add_note, fields=("note",)),
 )

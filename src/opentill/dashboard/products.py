@@ -321,8 +321,8 @@ _PLACE: Final = f"{DASHBOARD_PATH}/products"
 _ONE: Final = f"{_PLACE}/{{product:id}}"
 pages: Final = (
     Page("GET", _PLACE, "products.read", show, menu=N_("Products"), group="catalogue"),
-    Page("POST", _PLACE, "products.write", create),
+    Page("POST", _PLACE, "products.write", create, fields=tuple(_ERRORS)),
     Page("GET", _ONE, "products.read", show_one),
-    Page("POST", _ONE, "products.write", change),
+    Page("POST", _ONE, "products.write", change, fields=(*_ERRORS, "version")),
     Page("POST", f"{_ONE}/archive", "products.write", archive),
 )

@@ -55,6 +55,8 @@ _FIELDS: Final = (
     "sold", "methods_shown", "email", "success", "quantity", "reference", "lasting", "locale",
     *(f"method_{method}" for method in METHODS),
 )  # fmt: skip
+# The fields that every form of a session has. Only a form that offers several methods has theirs.
+_DECLARED: Final = ("email", "success", "quantity", "reference", "lasting", "locale")
 _DIGITS: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
 
 
@@ -334,8 +336,14 @@ _PLACE: Final = f"{DASHBOARD_PATH}/sessions"
 _ONE: Final = f"{_PLACE}/{{session:id}}"
 pages: Final = (
     Page("GET", _PLACE, "payments.read", show, menu=N_("Checkout sessions"), group="payments"),
-    Page("POST", _PLACE, "sessions.write", open_one),
-    Page("POST", f"{DASHBOARD_PATH}/products/{{product:id}}/sessions", "sessions.write", open_one),
+    Page("POST", _PLACE, "sessions.write", open_one, fields=("sold", *_DECLARED)),
+    Page(
+        "POST",
+        f"{DASHBOARD_PATH}/products/{{product:id}}/sessions",
+        "sessions.write",
+        open_one,
+        fields=_DECLARED,
+    ),
     Page("GET", _ONE, "payments.read", show_one),
     Page("POST", f"{_ONE}/end", "sessions.write", end),
 )

@@ -5,9 +5,9 @@ saved: the form is shown again with its entries beside the current values.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from typing import Final
 from zoneinfo import available_timezones
 
@@ -30,7 +30,7 @@ from opentill.portal.request import PageRequest
 from opentill.web import accent
 from opentill.web.translations import N_
 
-_DEFAULT_COLOR: Final = "#0d5c49"  # of pages without an accent colour
+_DEFAULT_COLOR: Final = "#0d5c49"  # of pages without an accent color
 _REASON: Final = "on the page of the settings"
 # These names of the tz database are not time zones.
 _NO_ZONES: Final = ("Factory", "localtime", "posixrules")
@@ -91,7 +91,7 @@ async def _render_settings(
 
 
 def _valid_color(entries: dict[str, str] | None) -> str | None:
-    """Return the colour that was entered, None if there is none or it is invalid."""
+    """Return the color that was entered, None if there is none or it is invalid."""
     try:
         return merchants.check_profile("accent_color", (entries or {}).get("accent_color"))
     except Invalid:
@@ -99,7 +99,7 @@ def _valid_color(entries: dict[str, str] | None) -> str | None:
 
 
 def _adjusted_colors(color: str) -> list[tuple[str, str]]:
-    """Return a note and the adjusted colour for each colour scheme that adjusts ``color``."""
+    """Return a note and the adjusted color for each color scheme that adjusts ``color``."""
     schemes: tuple[accent.Scheme, ...] = ("light", "dark")
     grounds = [(scheme, accent.shade(color, scheme).ground) for scheme in schemes]
     return [(ACCENT_NOTE[scheme], ground) for scheme, ground in grounds if ground != color]
@@ -123,14 +123,8 @@ def _rate(percent: str) -> str:
     return money.rate_text(Decimal(match[1].replace(",", ".")) / 100)
 
 
-async def save(request: PageRequest) -> Response:
-    """Change the fields of one of the page's forms: what customers see, or the time zone."""
-    form = await request.form()
-    return await _save(request, [field for field in CUSTOMER_FIELDS if field in form])
-
-
 async def preview(request: PageRequest) -> Response:
-    """Show the form again with the preview of the colour that was entered, and save nothing."""
+    """Show the form again with the preview of the color that was entered, and save nothing."""
     form = await request.form()
     entries = {field: form[field] for field in CUSTOMER_FIELDS if field in form}
     errors: dict[str, str] = {}
@@ -139,14 +133,10 @@ async def preview(request: PageRequest) -> Response:
     return await _render_settings(request, 400 if errors else 200, errors, entries)
 
 
-async def save_seller(request: PageRequest) -> Response:
-    """Change the seller's details on receipts."""
-    return await _save(request, SELLER_FIELDS)
-
-
-async def _save(request: PageRequest, fields: Sequence[str]) -> Response:
+async def save(request: PageRequest, fields: Sequence[str]) -> Response:
+    """Change the fields of one of the page's forms."""
     form = await request.form()
-    entries = {field: form.get(field, "") for field in fields}
+    entries = {field: form[field] for field in fields}
     values = dict(entries)
     if "tax_rate" in entries:
         values["tax_rate"] = _rate(entries["tax_rate"])
@@ -167,7 +157,7 @@ async def _save(request: PageRequest, fields: Sequence[str]) -> Response:
                 values,
                 request.now,
                 actor=actor,
-                version=form.get("version", ""),
+                version=form["version"],
             )
         )
     except merchants.Stale:
@@ -193,7 +183,7 @@ async def save_logo(request: PageRequest) -> Response:
                 file.content,
                 request.now,
                 actor=actor,
-                seen=form.get("seen", ""),
+                seen=form["seen"],
             )
         )
     except merchants.LogoRefused as problem:
@@ -209,7 +199,7 @@ async def remove_logo(request: PageRequest) -> Response:
     try:
         await request.app.db.run(
             lambda tx: merchants.remove_logo(
-                tx, request.merchant_id, request.now, actor=actor, seen=form.get("seen", "")
+                tx, request.merchant_id, request.now, actor=actor, seen=form["seen"]
             )
         )
     except merchants.Stale:
@@ -221,12 +211,23 @@ def _redirect(request: PageRequest) -> Response:
     return page_helpers.redirect(request, "settings", saved="1")
 
 
+# The forms of the page by the end of their path, with the fields of the profile that they change.
+_FORMS: Final[Mapping[str, Sequence[str]]] = {
+    "profile": ("display_name", "support_email", "support_url", "terms_url"),
+    "color": ("accent_color",),
+    "time-zone": ("time_zone",),
+    "seller": SELLER_FIELDS,
+}
 _PLACE: Final = f"{DASHBOARD_PATH}/settings"
 pages: Final = (
     Page("GET", _PLACE, "settings.read", show, menu=N_("Settings"), group="settings"),
-    Page("POST", f"{_PLACE}/profile", "settings.manage", save),
-    Page("POST", f"{_PLACE}/preview", "settings.manage", preview),
-    Page("POST", f"{_PLACE}/seller", "settings.manage", save_seller),
-    Page("POST", f"{_PLACE}/logo", "settings.manage", save_logo, files=MAX_LOGO_BYTES),
-    Page("POST", f"{_PLACE}/logo/remove", "settings.manage", remove_logo),
-)
+    *(
+        Page("POST", f"{_PLACE}/{name}", "settings.manage", partial(save, fields=fields),
+             fields=(*fields, "version"))
+        for name, fields in _FORMS.items()
+    ),
+    Page("POST", f"{_PLACE}/preview", "settings.manage", preview, fields=("accent_color",)),
+    Page("POST", f"{_PLACE}/logo", "settings.manage", save_logo, files=MAX_LOGO_BYTES,
+         fields=("seen",)),
+    Page("POST", f"{_PLACE}/logo/remove", "settings.manage", remove_logo, fields=("seen",)),
+)  # fmt: skip

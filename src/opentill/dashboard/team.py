@@ -155,8 +155,8 @@ async def withdraw(request: PageRequest) -> Response:
 _PLACE: Final = f"{DASHBOARD_PATH}/team"
 pages: Final = (
     Page("GET", _PLACE, "team.read", show, menu=N_("Team"), group="settings"),
-    Page("POST", f"{_PLACE}/invite", "team.manage", invite),
-    Page("POST", f"{_PLACE}/role", "team.manage", change_role),
-    Page("POST", f"{_PLACE}/remove", "team.manage", remove),
-    Page("POST", f"{_PLACE}/withdraw", "team.manage", withdraw),
+    Page("POST", f"{_PLACE}/invite", "team.manage", invite, fields=("email", "role")),
+    Page("POST", f"{_PLACE}/role", "team.manage", change_role, fields=("person", "role")),
+    Page("POST", f"{_PLACE}/remove", "team.manage", remove, fields=("person",)),
+    Page("POST", f"{_PLACE}/withdraw", "team.manage", withdraw, fields=("id",)),
 )

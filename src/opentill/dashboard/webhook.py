@@ -16,6 +16,7 @@ from opentill.core.ids import is_id
 from opentill.dashboard import page_helpers
 from opentill.dashboard.labels import DELIVERY_STATUS
 from opentill.dashboard.webhooks import (
+    FIELDS,
     PLACE,
     REASON,
     WHY_DISABLED,
@@ -281,11 +282,11 @@ async def _send(
 _ONE: Final = f"{PLACE}/{{endpoint:id}}"
 pages: Final = (
     Page("GET", _ONE, "endpoints.read", show),
-    Page("POST", _ONE, "endpoints.manage", change),
-    Page("POST", f"{_ONE}/status", "endpoints.manage", switch),
-    Page("POST", f"{_ONE}/remove", "endpoints.manage", remove),
+    Page("POST", _ONE, "endpoints.manage", change, fields=(*FIELDS, "seen_at")),
+    Page("POST", f"{_ONE}/status", "endpoints.manage", switch, fields=("status",)),
+    Page("POST", f"{_ONE}/remove", "endpoints.manage", remove, fields=("confirm",)),
     Page("POST", f"{_ONE}/secret", "endpoints.secrets", reveal),
     Page("POST", f"{_ONE}/rotate", "endpoints.secrets", rotate),
     Page("POST", f"{_ONE}/test", "events.test", send_test),
-    Page("POST", f"{_ONE}/resend", "events.resend", resend),
+    Page("POST", f"{_ONE}/resend", "events.resend", resend, fields=("event",)),
 )

@@ -18,6 +18,7 @@ from opentill.webhooks import TYPES, EndpointFields, UrlCheck
 
 REASON: Final = "on the page of webhooks"
 PLACE: Final = f"{DASHBOARD_PATH}/developers/webhooks"
+FIELDS: Final = ("url", "description", "events")
 # Maps the stored reason why an endpoint is disabled to the text of the page.
 WHY_DISABLED: Final[Mapping[str, str]] = {
     webhooks.REASON_SWITCHED_OFF: N_("It was switched off"),
@@ -42,7 +43,7 @@ def read_entries(form: Mapping[str, str]) -> dict[str, Any]:
 
 def check_selection(form: Mapping[str, str], entries: Mapping[str, Any]) -> dict[str, str]:
     """Return the error of a form that selects events but none of them, {} if it is valid."""
-    if form.get("events") == "selected" and not entries["types"]:
+    if form["events"] != "all" and not entries["types"]:
         return {"types": N_("Select at least one event, or all events")}
     return {}
 
@@ -127,5 +128,5 @@ async def add(request: PageRequest) -> Response:
 
 pages: Final = (
     Page("GET", PLACE, "endpoints.read", show, menu=N_("Webhooks"), group="developers"),
-    Page("POST", PLACE, "endpoints.manage", add),
+    Page("POST", PLACE, "endpoints.manage", add, fields=FIELDS),
 )

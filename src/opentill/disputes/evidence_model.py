@@ -1,4 +1,4 @@
-"""Files of evidence: their kinds, recognised by content, their names and their limits."""
+"""Files of evidence: their kinds, recognized by content, their names and their limits."""
 
 import re
 from typing import Final, Literal, NamedTuple

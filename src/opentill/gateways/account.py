@@ -39,9 +39,14 @@ class GatewayAccount(msgspec.Struct, frozen=True, kw_only=True):
     credential_hints: str  # JSON: what may be shown of each credential
     previous_until: int | None  # the end of the overlap after a rotation, Unix ms
     methods: str  # in the syntax of OPENTILL_GATEWAY_…_METHODS; "" for all of the gateway
-    limit_currencies: list[str]  # the currencies with limits; the next two lists belong to it
+    limit_currencies: list[str]  # the currencies with limits; the next four lists belong to it
     smallest_minor: list[int | None]
     largest_minor: list[int | None]
+    day_minor: list[int | None]  # the largest sum of a day (UTC)
+    day_number: list[int | None]  # the largest number of payments of a day (UTC)
+    cost_currencies: list[str]  # the currencies with known costs; the next two lists belong to it
+    cost_rate_bp: list[int]  # basis points of the amount
+    cost_fixed_minor: list[int]
     priority: int
     weight: int
     revision: int
@@ -62,3 +67,10 @@ class GatewayAccount(msgspec.Struct, frozen=True, kw_only=True):
         return (smallest is None or amount.minor >= smallest) and (
             largest is None or amount.minor <= largest
         )
+
+    def has_day_limit(self, currency: str) -> bool:
+        """Whether the account takes only so much of a currency on one day."""
+        if currency not in self.limit_currencies:
+            return False
+        position = self.limit_currencies.index(currency)
+        return self.day_minor[position] is not None or self.day_number[position] is not None

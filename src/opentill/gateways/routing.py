@@ -17,6 +17,7 @@ from opentill.gateways.account import GatewayAccount
 from opentill.gateways.model import Gateway, Method
 
 _UNREACHABLE_S: Final = 30
+_EXHAUSTED_S: Final = 2  # payments that fail are removed from the total of a day at any time
 Methods = Mapping[Method, tuple[str, ...]]  # each method's currencies, () for any currency
 
 
@@ -54,6 +55,9 @@ class Gateways(dict[str, Gateway]):
         self.unreadable: dict[str, str] = {}  # why an account could not be loaded, by id
         self._previous: dict[str, tuple[Gateway, int]] = {}
         self._unreachable_until: dict[str, float] = {}  # monotonic time in seconds, by gateway
+        # Accounts that have reached their limit of the day, by currency: until when that is
+        # assumed (monotonic time in seconds), and for which amounts.
+        self._exhausted: dict[tuple[str, str], tuple[float, int]] = {}
 
     def put_account(
         self,
@@ -109,6 +113,20 @@ class Gateways(dict[str, Gateway]):
     def is_unreachable(self, name: str) -> bool:
         """Whether a gateway was unreachable within the last 30 seconds."""
         return self._unreachable_until.get(name, 0) > time.monotonic()
+
+    def record_exhausted(self, name: str, amount: Money) -> None:
+        """Record that an account's limit of the day is too small for an amount.
+
+        For two seconds, the account is tried last for this amount and larger ones.
+        """
+        self._exhausted[name, amount.currency] = (time.monotonic() + _EXHAUSTED_S, amount.minor)
+
+    def is_exhausted(self, name: str, amount: Money | None) -> bool:
+        """Whether an account's limit of the day was too small within the last two seconds."""
+        if amount is None or not self._exhausted:
+            return False
+        until, minor = self._exhausted.get((name, amount.currency), (0.0, 0))
+        return amount.minor >= minor and until > time.monotonic()
 
 
 def gateway_of(gateways: Mapping[str, Gateway], name: str) -> str:
@@ -181,7 +199,9 @@ def candidates(
     amount_minor: int | None = None,
     merchant_id: str | None = None,
 ) -> list[str]:
-    """Return the accounts for a payment, the preferred first, unreachable ones last.
+    """Return the accounts for a payment, the preferred first.
+
+    Unreachable ones are last, and behind them those that have reached their limit of the day.
 
     Without an amount, limits do not count; without a merchant, no merchant's own account does.
     """
@@ -195,6 +215,7 @@ def candidates(
     if isinstance(gateways, Gateways):
         names.sort(key=lambda name: _preference(gateways, method, name))
         names.sort(key=gateways.is_unreachable)
+        names.sort(key=lambda name: gateways.is_exhausted(name, amount))
     return names
 
 

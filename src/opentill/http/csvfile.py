@@ -84,7 +84,7 @@ def encode_row(cells: Iterable[str]) -> bytes:
 
 
 async def with_bom(file: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield a file after a byte order mark, by which spreadsheets recognise UTF-8."""
+    """Yield a file after a byte order mark, by which spreadsheets recognize UTF-8."""
     has_begun = False
     async for chunk in file:
         yield chunk if has_begun else codecs.BOM_UTF8 + chunk

@@ -29,7 +29,7 @@ def check_key(key: str) -> None:
 
 
 def fingerprint(method: str, path: str, body: bytes) -> bytes:
-    """Return the SHA-256 of method, path and body, by which a repeated request is recognised."""
+    """Return the SHA-256 of method, path and body, by which a repeated request is recognized."""
     return hashlib.sha256(b"\0".join((method.encode(), path.encode(), body))).digest()
 
 

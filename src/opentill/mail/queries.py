@@ -297,15 +297,11 @@ NEW_LOGINS = Query(
             select f.language from members m
             join mail_preferences f on f.merchant_id = m.merchant_id
             where m.person_id = l.person_id order by m.created_at limit 1), 'en') as language,
-        state.pending
+        l.pending
     from begun_logins l join persons p on p.id = l.person_id
-    cross join lateral (
-        select exists (select from logins o where o.id = l.id and not o.strong) and (
-            p.totp_secret is not null
-            or exists (select from passkeys k where k.person_id = p.id)) as pending
-    ) state
     where l.created_at >= :since and l.created_at > p.created_at
-        and (l.created_at <= :pending_until or not state.pending)
+        and (l.created_at <= :pending_until or not l.pending
+            or not exists (select from logins o where o.id = l.id))
     order by l.created_at limit :limit
     """,
 )

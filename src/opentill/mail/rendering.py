@@ -40,7 +40,7 @@ _TEXT: Final = jinja2.Environment(
     auto_reload=False,
 )
 _UTC: Final = ZoneInfo("UTC")
-_DEFAULT_COLOUR: Final = "#0b5c47"  # colour of the button if the merchant has no accent colour
+_DEFAULT_COLOR: Final = "#0b5c47"  # color of the button if the merchant has no accent color
 _RESET_ACTOR: Final = Actor("opentill", "asked for on the page of a forgotten password")
 
 
@@ -141,7 +141,7 @@ def encode(settings: Settings, draft: Draft, merchant: Merchant | None) -> bytes
     encoded["Message-ID"] = mail.message_id
     encoded["Date"] = formatdate()  # real time, even if business time is ahead of it
     encoded["Auto-Submitted"] = "auto-generated"  # prevents automatic replies (RFC 3834)
-    colour = (merchant and merchant.accent_color) or _DEFAULT_COLOUR
+    color = (merchant and merchant.accent_color) or _DEFAULT_COLOR
     files, cid = draft.attachments, f"<logo.{mail.message_id.strip('<>')}>"
     values = {
         "message": message,
@@ -149,7 +149,7 @@ def encode(settings: Settings, draft: Draft, merchant: Merchant | None) -> bytes
         "_": context.gettext,
         "language": context.localizer.language,
         "is_test_mode": draft.is_test_mode,
-        "shade": accent.shade(colour, "light"),
+        "shade": accent.shade(color, "light"),
         "support_email": support_email,
         "logo": files.logo and cid[1:-1],
         "has_receipt": files.receipt is not None,

@@ -52,7 +52,7 @@ class Picture(msgspec.Struct, frozen=True):
     height: int
 
 
-def recognise(content: bytes) -> Picture:
+def recognize(content: bytes) -> Picture:
     """Return type and size of a picture. Raises LogoRefused."""
     if len(content) > MAX_BYTES:
         raise LogoRefused("size")

@@ -91,7 +91,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What customers see of a merchant, and the time zone of its pages. None: not set."""
 
     display_name: str | None  # None: the merchant's name
-    accent_color: str | None  # colour of buttons, as #rrggbb; None: the default colour
+    accent_color: str | None  # color of buttons, as #rrggbb; None: the default color
     support_email: str | None
     support_url: str | None
     terms_url: str | None

@@ -78,7 +78,7 @@ def _tax_rate(field: str, text: str) -> str:
 def _color(field: str, text: str) -> str:
     match = _COLOR.fullmatch(text)
     if match is None:
-        raise Invalid(field, f"{field} must be a colour of six hexadecimal digits such as #0d5c49")
+        raise Invalid(field, f"{field} must be a color of six hexadecimal digits such as #0d5c49")
     return f"#{match[1].lower()}"
 
 
@@ -188,7 +188,7 @@ async def set_logo(
 
     Raises ``logos.LogoRefused``, Stale and NotFound.
     """
-    picture, digest = logos.recognise(content), hashlib.sha256(content).hexdigest()
+    picture, digest = logos.recognize(content), hashlib.sha256(content).hexdigest()
     old = await _lock(tx, merchant_id)
     if old.logo_sha256 == digest:
         return

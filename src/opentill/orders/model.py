@@ -284,6 +284,10 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     counted_at: int | None = None
     card_brand: str | None = None  # of the card that paid; None: the gateway did not report it
     card_last4: str | None = None
+    # The day (its beginning, Unix ms) to whose total at the account the attempt was added; None:
+    # the account had no day limit.
+    limit_day: int | None = None
+    limit_released: bool = False  # whether it was removed from the total again
 
     def waits_for_customer(self, method: str) -> bool:
         """Whether a customer who chooses this method continues with this attempt.
@@ -309,6 +313,7 @@ class NewAttempt(msgspec.Struct, frozen=True, kw_only=True):
     locale: str
     payer_ip: str
     check_at: int | None
+    limit_day: int | None = None  # only if the account has a day limit
 
 
 class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):

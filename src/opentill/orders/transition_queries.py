@@ -88,17 +88,17 @@ _HISTORY_OF_ONE: Final = """
     """
 
 
-def _update_order(written: Iterable[str] = ()) -> str:
+def _update_order(written: Iterable[str] = (), condition: str = "") -> str:
     """Build the update of an order's status and of these columns.
 
-    It changes nothing if the order has changed since it was read.
+    It changes nothing if the order has changed since it was read, or unless the condition is met.
     """
     columns = "".join(f", {name} = :{name}" for name in written)
     return f"""
         update orders set status = :target, history_number = history_number + 1,
             updated_at = greatest(updated_at, :now::bigint){columns}
         where merchant_id = :merchant_id and id = :order_id and status = :source
-            and history_number = :history_number
+            and history_number = :history_number {condition}
         returning merchant_id, id, history_number, updated_at
     """  # noqa: S608 - as above
 
@@ -167,19 +167,57 @@ UNPAID = Query(
 # which is a transaction of its own (decision 0119). Both write nothing if `history_number` shows
 # that the order has changed since it was read. While the order does not change after the first of
 # them, the attempt remains SUBMITTED.
+_INSERT_ATTEMPT: Final = """
+    insert into payment_attempts (merchant_id, id, order_id, gateway, method, status, amount_minor,
+        currency, provider_ref, action_url, qr_text, reason, locale, payer_ip, check_at, checks,
+        created_at, updated_at, limit_day)
+    select merchant_id, :attempt_id, id, :gateway, :method, 'SUBMITTED', :amount_minor, :currency,
+        '', '', '', '', :locale, :payer_ip, :check_at, 0, :now, :now, :limit_day
+    from moved
+    returning *
+"""
 SUBMITTED = Query(
     PaymentAttempt,
     f"""
     with moved as ({_update_order(OF_UNPAID)}), history as ({_HISTORY_OF_ONE}), listed as (
         insert into directory (id, merchant_id) select :attempt_id, merchant_id from moved
     )
-    insert into payment_attempts (merchant_id, id, order_id, gateway, method, status, amount_minor,
-        currency, provider_ref, action_url, qr_text, reason, locale, payer_ip, check_at, checks,
-        created_at, updated_at)
-    select merchant_id, :attempt_id, id, :gateway, :method, 'SUBMITTED', :amount_minor, :currency,
-        '', '', '', '', :locale, :payer_ip, :check_at, 0, :now, :now
-    from moved
-    returning *
+    {_INSERT_ATTEMPT}
+    """,  # noqa: S608 - as above
+)
+# Like SUBMITTED, for an account with a day limit, to whose total of `:limit_day` the payment is
+# added. Writes nothing if the limit is exhausted. The order is locked first, as everywhere, and the
+# total is changed only if the order has not changed. Other payments through the account wait for
+# the total, until this statement is committed. If the limit was removed, the total still counts.
+SUBMITTED_WITHIN_LIMIT = Query(
+    PaymentAttempt,
+    f"""
+    with locked as materialized (
+        select id from orders
+        where merchant_id = :merchant_id and id = :order_id and status = :source
+            and history_number = :history_number
+        for update
+    ), counted as (
+        insert into gateway_day_totals as total (account_id, currency, day, payments, sum_minor)
+        select :gateway, :currency, :limit_day, 1, :amount_minor from locked
+        where not exists (
+            select from gateway_account_limits
+            where account_id = :gateway and currency = :currency and :amount_minor > day_minor
+        )
+        on conflict (account_id, currency, day) do update
+        set payments = total.payments + 1, sum_minor = total.sum_minor + excluded.sum_minor
+        where not exists (
+            select from gateway_account_limits l
+            where l.account_id = total.account_id and l.currency = total.currency
+                and (total.payments >= l.day_number
+                    or total.sum_minor + excluded.sum_minor > l.day_minor)
+        )
+        returning account_id
+    ), moved as ({_update_order(OF_UNPAID, "and exists (select from counted)")}),
+    history as ({_HISTORY_OF_ONE}), listed as (
+        insert into directory (id, merchant_id) select :attempt_id, merchant_id from moved
+    )
+    {_INSERT_ATTEMPT}
     """,  # noqa: S608 - as above
 )
 ACCEPTED = Query(

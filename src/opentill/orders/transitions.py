@@ -215,9 +215,13 @@ async def submit(
 ) -> PaymentAttempt | None:
     """Take the transition ``submitted`` with the attempt, in one statement; return the attempt.
 
-    Writes nothing and returns None if the order changed since it was read.
+    Writes nothing and returns None if the order changed since it was read, or if the attempt has a
+    ``limit_day`` and its account has reached its limit of that day.
     """
-    statement = transition_queries.SUBMITTED
+    is_limited = attempt.limit_day is not None
+    statement = (
+        transition_queries.SUBMITTED_WITHIN_LIMIT if is_limited else transition_queries.SUBMITTED
+    )
     values = _values_with_attempt(Change(order, "submitted", cause), attempt, statement, now)
     return await statement.first(tx, **values, now=now)
 

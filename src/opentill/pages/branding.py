@@ -1,4 +1,4 @@
-"""Merchants' branding on their customers' pages: logo, accent colour and contact."""
+"""Merchants' branding on their customers' pages: logo, accent color and contact."""
 
 import re
 from typing import Final
@@ -16,7 +16,7 @@ from opentill.pages.model import Brand
 from opentill.web import accent
 from opentill.web.responses import GUARDS, matches_etag
 
-# Responses may be cached for ever, because a changed logo or colour gets another URL.
+# Responses may be cached for ever, because a changed logo or color gets another URL.
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 _DIGEST: Final = re.compile("[0-9a-f]{64}", re.ASCII)
@@ -52,7 +52,7 @@ async def logo(request: Request) -> Response:
 
 
 async def accent_file(request: Request) -> Response:
-    """Serve the style sheet or the SVG of an accent colour."""
+    """Serve the style sheet or the SVG of an accent color."""
     match = _ACCENT.fullmatch(request.path_params["name"])
     if match is None:
         raise NotFound

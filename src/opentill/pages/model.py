@@ -44,7 +44,7 @@ class Brand(msgspec.Struct, frozen=True):
     """The merchant's branding; the page leaves out fields that are None."""
 
     logo: str | None = None  # the logo's path on this server
-    accent: str | None = None  # the accent colour, as #rrggbb
+    accent: str | None = None  # the accent color, as #rrggbb
     email: str | None = None
     url: str | None = None
     terms: str | None = None

@@ -35,7 +35,10 @@ _log: Final = structlog.get_logger()
 _GATEWAY_TIMEOUT_S: Final = 3.0
 # Field of an error → field of the form, and the text that the page shows beside it.
 _REFUSED: Final = {
-    "attempts": {"method": N_("Too many payment attempts. Please start again at the shop.")}
+    "attempts": {"method": N_("Too many payment attempts. Please start again at the shop.")},
+    "method": {
+        "method": N_("This payment method is not available right now. Please choose another one.")
+    },
 }
 _COUNT: Final = re.compile(r"\d{1,4}", re.ASCII)
 
@@ -248,7 +251,7 @@ async def submit(request: PageRequest, session_id: str) -> Response:
 
 
 def _is_phone(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a browser says that it is that of a phone, as browsers of phones do."""
+    """Whether the User-Agent header is one of a phone's browser."""
     return b"Mobi" in headers.get(b"user-agent", b"")
 
 

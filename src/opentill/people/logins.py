@@ -113,7 +113,7 @@ async def log_in(
         person = await queries.BY_EMAIL.first(tx, email=email)
     if begin_as is None:
         credentials = msgspec.structs.replace(credentials, code="")
-    credentials = _recognise_browser(credentials, person, secret_key)
+    credentials = _recognize_browser(credentials, person, secret_key)
     group: Group = "trusted" if credentials.is_known_browser else "strangers"
     with QUEUE.reserve(
         group, email if credentials.is_known_browser else limit_subject(address)
@@ -149,7 +149,7 @@ async def log_in(
     return await count_codes(db, work, person, credentials, now)
 
 
-def _recognise_browser(
+def _recognize_browser(
     credentials: Credentials, person: Person | None, secret_key: str
 ) -> Credentials:
     """Set ``is_known_browser`` if a cookie proves it."""
@@ -222,7 +222,7 @@ async def begin(
         "address": browser.address,
         "device": browser.device[:_LONGEST_DEVICE],
     }
-    await queries.NOTE_BEGUN.run(tx, **values)
+    await queries.NOTE_BEGUN.run(tx, **values, strong=strong)
     await queries.INSERT_LOGIN.run(
         tx,
         **values,
@@ -333,7 +333,7 @@ async def prove_code(
 
     if not credentials.code:
         raise WrongCode
-    await count_codes(db, work, person, _recognise_browser(credentials, person, secret_key), now)
+    await count_codes(db, work, person, _recognize_browser(credentials, person, secret_key), now)
     return Proof(person, token)
 
 
@@ -345,6 +345,8 @@ async def renew(tx: Tx, login: Login, token: str, now: int, *, strong: bool) -> 
     values = {"token_sha256": digest(token), "now": now, "strong": strong}
     if not await queries.PROVE.run(tx, id=login.id, **values):
         raise NotLoggedIn
+    if strong:
+        await queries.COMPLETE_BEGUN.run(tx, id=login.id)
 
 
 async def end(tx: Tx, login: Login) -> None:

@@ -15,7 +15,7 @@ class ProfileUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         | None
     ) = UNSET
     accent_color: (
-        Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z", description="a colour such as #0d5c49")]
+        Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z", description="a color such as #0d5c49")]
         | UnsetType
         | None
     ) = UNSET

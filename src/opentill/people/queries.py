@@ -124,13 +124,18 @@ INSERT_USED_CHALLENGE = Command(
 PRUNE_CHALLENGES = Command("delete from passkey_challenges where expires_at < :before")
 
 # ── roles ──
-_MEMBER_SQL = """
+# The last use of an account. A login that lacks the second factor of its person is no use of it.
+_USED_AT = """(
+    select max(l.used_at) from logins l
+    where l.person_id = p.id and (l.strong or p.totp_secret is null
+        and not exists (select from passkeys k where k.person_id = p.id)))"""
+_MEMBER_SQL = f"""
     select m.merchant_id, m.person_id, m.role, p.email, p.name, m.created_at,
         p.totp_secret is not null or exists (select from passkeys k where k.person_id = p.id)
             as has_factor,
-        (select max(used_at) from logins l where l.person_id = p.id) as used_at
+        {_USED_AT} as used_at
     from members m join persons p on p.id = m.person_id
-"""
+"""  # noqa: S608 - a constant of ours
 MEMBERS = Query(
     Member,
     f"{_MEMBER_SQL} where m.merchant_id = :merchant_id order by m.created_at, m.person_id",
@@ -178,13 +183,13 @@ ALL_STAFF = Query(Staff, f"{_STAFF_SQL} order by p.email")
 STAFF = Query(Staff, f"{_STAFF_SQL} where s.person_id = :person_id")
 COLLEAGUES = Query(
     Colleague,
-    """
+    f"""
     select s.person_id, s.role, p.email, p.name, s.created_at,
         p.totp_secret is not null or exists (select from passkeys k where k.person_id = p.id)
             as second_factor,
-        (select max(used_at) from logins l where l.person_id = p.id) as used_at
+        {_USED_AT} as used_at
     from staff s join persons p on p.id = s.person_id order by p.email
-    """,
+    """,  # noqa: S608 - a constant of ours
 )
 # Locks all administrators, in the order of their ids, so that two cannot remove each other at once.
 LOCK_ADMINS = Query(
@@ -260,10 +265,13 @@ PRUNE_LOGINS = Command("delete from logins where used_at < :before")
 # Records a new login for `mail.queries`, which reads it even if the login has ended since.
 NOTE_BEGUN = Command(
     """
-    insert into begun_logins (id, person_id, address, device, created_at)
-    values (:id, :person_id, :address, :device, :now)
+    insert into begun_logins (id, person_id, address, device, created_at, pending)
+    select :id, p.id, :address, :device, :now, not :strong and (p.totp_secret is not null
+        or exists (select from passkeys k where k.person_id = p.id))
+    from persons p where p.id = :person_id
     """,
 )
+COMPLETE_BEGUN = Command("update begun_logins set pending = false where id = :id")
 FORGET_BEGUN = Command("delete from begun_logins where id = any (:ids::text[])")
 PRUNE_BEGUN = Command("delete from begun_logins where created_at < :before")
 NOTE_VISIT = Value(

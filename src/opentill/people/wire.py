@@ -70,7 +70,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         str | None, Meta(description="The name that customers see. Null: the merchant's name.")
     ]
     accent_color: Annotated[
-        str | None, Meta(description="The colour of buttons on the payment page: `#rrggbb`.")
+        str | None, Meta(description="The color of buttons on the payment page: `#rrggbb`.")
     ]
     logo_url: Annotated[
         str | None, Meta(description="The address of the logo. Null if there is none.")

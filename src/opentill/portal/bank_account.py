@@ -21,6 +21,7 @@ from opentill.portal.request import PageRequest
 
 _ADDRESS: Final = ("street", "building", "postcode", "town", "addresscountry")
 _FIELDS: Final = ("holder", "account", "country", "bic", "clearing", *_ADDRESS, "reason")
+FIELDS: Final = (*_FIELDS[:-1], "version")  # of the form, which has a reason in the console only
 # Field of a bank account → its name in the form, for the fields whose names differ.
 _NAMES: Final = {
     "bankCode": "clearing", "postCode": "postcode", "addressCountry": "addresscountry",

@@ -1,8 +1,8 @@
 """One path of a table of pages as an ASGI application: the checks, then the handler.
 
 The checks in their order: the origin of a form; the login, and the person to whom the form was
-shown; the permission at the merchant or as staff; a step-up where the page needs one. Errors are
-shown as pages.
+shown; the permission at the merchant or as staff; the fields of the form; a step-up where the page
+needs one. Errors are shown as pages.
 """
 
 import functools
@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from opentill import people
 from opentill.core import log
-from opentill.core.errors import MethodNotAllowed, NotFound, NotPermitted
+from opentill.core.errors import MethodNotAllowed, NotFound, NotPermitted, PayloadTooLarge
 from opentill.core.ids import is_id
 from opentill.http import routing
 from opentill.http.incoming import MAX_BODY
@@ -79,6 +79,7 @@ class Endpoint:
         if page.allowed != "a person":
             await _check_permission(request, page)
             needs_proof = page.method == "POST" and page.allowed in NEED_PROOF
+        await _check_fields(request, page)
         if (
             needs_proof
             and (response := await identity_proof.require(request, page.allowed)) is not None
@@ -168,6 +169,17 @@ async def _check_permission(request: PageRequest, page: Page[Any]) -> None:
         raise NotFound
     if not request.may(cast("Permission", page.allowed)):
         raise NotPermitted
+
+
+async def _check_fields(request: PageRequest, page: Page[Any]) -> None:
+    """Check that the form has the page's fields. Raises IncompleteForm."""
+    if not page.fields:
+        return
+    try:
+        form = await request.form()
+    except PayloadTooLarge:  # the handler reports which file is too large
+        return
+    forms.require_fields(form, page.fields)
 
 
 async def _allow_files(request: PageRequest, page: Page[Any]) -> None:

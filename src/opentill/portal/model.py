@@ -41,6 +41,9 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
     enrolls: bool = False  # whether staff who must still set up a second factor may open the page
     # Whether the page needs a step-up; of a permission, its rule decides instead.
     proof: bool = False
+    # The fields without which the form is refused. A handler reads a missing field like an empty
+    # one, so an incomplete form would clear what is stored. Checkboxes that are off send nothing.
+    fields: tuple[str, ...] = ()
     files: int = 0  # how many bytes the files of the page's form may have in total
     menu: str = ""  # the page's name in the menu; "" if the menu has no link to it
     group: MenuGroup = "home"  # the group of the menu with the page's link

@@ -28,7 +28,7 @@ from opentill.web.language import Localizer
 from opentill.web.templates import isolated
 from opentill.web.translations import N_
 
-# Status of an attempt → colour of the timeline's item for that status; "" for no colour. Other
+# Status of an attempt → color of the timeline's item for that status; "" for no color. Other
 # statuses have no item.
 _ATTEMPT_TONES: Final = {
     "ACTION_REQUIRED": "",
@@ -50,7 +50,7 @@ _ATTEMPT_EVENTS: Final = {
 }
 _FAILED_ATTEMPTS: Final = frozenset({"DECLINED", "REFUSED", "VOIDED"})
 _DISPUTE_TONES: Final = {"WON": "good", "LOST": "bad", "RECOVERED": "good"}
-# Event of the history that no other item shows → the colour of its item; "" for no colour.
+# Event of the history that no other item shows → the color of its item; "" for no color.
 _HISTORY_TONES: Final = {
     "expired": "",
     "refused": "bad",
@@ -71,7 +71,7 @@ Fact = tuple[str, str | Markup]  # the name of a detail, and its text
 class Item(msgspec.Struct, frozen=True, kw_only=True):
     """An item of the timeline at the time ``at`` (Unix ms).
 
-    ``tone`` is its colour: good, bad, warn or none. ``facts`` are pairs of a name and a text.
+    ``tone`` is its color: good, bad, warn or none. ``facts`` are pairs of a name and a text.
     """
 
     at: int

@@ -25,6 +25,7 @@ from opentill.refunds import Quote, RefundBody
 from opentill.web.translations import N_
 
 _LONGEST_REASON: Final = 255  # characters (contract.md#refund-create)
+FIELDS: Final = ("amount", "quoted", "seen", "reason")
 _TYPED: Final = ("reason", "force")
 
 

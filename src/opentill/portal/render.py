@@ -13,6 +13,7 @@ from opentill.core.errors import NotPermitted
 from opentill.portal import labels, menu
 from opentill.portal.request import PageRequest
 from opentill.web import assets, language, responses, templates
+from opentill.web.forms import IncompleteForm
 
 # A segment of a path that was meant as an id, though a part of it may be missing.
 _LIKE_ID: Final = re.compile(r"[a-z]{2,5}_\w{1,60}", re.ASCII)
@@ -76,11 +77,12 @@ def error_page(error: Exception, request: PageRequest) -> Response:
     """Render the page of a problem; other exceptions are defects, and logged."""
     status, headers = responses.error_headers(error)
     is_forbidden = status == NotPermitted.status
-    name = "forbidden" if is_forbidden else responses.TROUBLES.get(status, "refused")
+    name: str = "forbidden" if is_forbidden else responses.TROUBLES.get(status, "refused")
+    missing_field = error.field if isinstance(error, IncompleteForm) else ""
     if name == "missing" and "token" in request.ids:
-        return page(request, "error.html", status, headers, error="missing_link")
+        name = "missing_link"
     if not request.has_frame or name not in {"missing", "forbidden", "refused"}:
-        return page(request, "error.html", status, headers, error=name)
+        return page(request, "error.html", status, headers, error=name, missing_field=missing_field)
     above = menu.nearest(request)
     title, missing_id = labels.ERROR_TITLE[name], ""
     if name == "missing" and above is not None:
@@ -95,6 +97,7 @@ def error_page(error: Exception, request: PageRequest) -> Response:
         status,
         headers,
         error=name,
+        missing_field=missing_field,
         error_title=title,
         missing_id=missing_id,
         above=above,

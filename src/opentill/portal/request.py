@@ -318,7 +318,7 @@ def safe_next(path: str) -> str:
 
     It begins with one of ``_NEXT`` and contains nothing that a browser could read as another
     host: no backslash, no control character, no double slash. Its segments are no dots, which
-    browsers also recognise if they are encoded as ``%2e``.
+    browsers also recognize if they are encoded as ``%2e``.
     """
     if not path.isprintable() or "\\" in path or "//" in path or len(path) > _LONGEST_NEXT:
         return ""

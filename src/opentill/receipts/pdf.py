@@ -46,7 +46,7 @@ _WARN: Final = (140, 80, 0)
 _RULE: Final = (214, 219, 216)
 _NOTHING: Final = "–"  # in place of an item whose name consists of emoji
 _MARGIN_MM: Final = 20
-_BAND_MM: Final = 3  # height of the band in the accent colour
+_BAND_MM: Final = 3  # height of the band in the accent color
 _LOGO_MM: Final = (60, 18)  # largest width and height
 _LOGO_PX: Final = (480, 144)  # the same at about 200 pixels per inch
 _LABEL_MM: Final = 42
@@ -276,7 +276,7 @@ class _Writer:
         is_bold: bool = False,
         left: float = _MARGIN_MM,
     ) -> None:
-        """Write cells side by side; each has a text, a width in mm, an alignment and a colour."""
+        """Write cells side by side; each has a text, a width in mm, an alignment and a color."""
         pdf = self._pdf
         heights = (
             self._height(text, size, width, color, is_bold=is_bold)

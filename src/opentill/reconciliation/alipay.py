@@ -1,4 +1,4 @@
-"""Alipay's bill of trades (业务明细), as its merchant centre and its API export it.
+"""Alipay's bill of trades (业务明细), as its merchant center and its API export it.
 
 The API's archive has two files in GBK: the trades, and sums of them (汇总), which are skipped. The
 trades are a table between lines that begin with ``#``; its cells may end with tabs, and refunds

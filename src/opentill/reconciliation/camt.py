@@ -2,7 +2,7 @@
 
 Expat parses the file as a stream; at most one entry is in memory. A document type declaration is
 refused, so no entities can be declared: nothing expands and nothing is fetched. Depth, length of
-texts and number of lines are limited. Elements are recognised by their local names, which are the
+texts and number of lines are limited. Elements are recognized by their local names, which are the
 same in every version from 001.02 on.
 """
 
@@ -56,7 +56,7 @@ _REASONS: Final = {
     "AM05": "sent twice",
     "BE01": "holder and account do not belong together",
     "BE04": "address of the holder is missing",
-    "BE05": "payer not recognised",
+    "BE05": "payer not recognized",
     "BE06": "holder unknown",
     "BE07": "address of the payer is missing",
     "CNOR": "bank of the account not reachable",

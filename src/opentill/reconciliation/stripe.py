@@ -1,6 +1,6 @@
 """Stripe's own reports, as its dashboard and its reporting API export them.
 
-Two formats, recognised by their columns: the itemised reports ("Balance change from activity",
+Two formats, recognized by their columns: the itemised reports ("Balance change from activity",
 "Payout reconciliation": ``balance_transaction_id``, ``reporting_category``, ``gross``), and the
 export of balance transactions (``id``, ``Type``, ``Source``, ``Amount``). Fees, payouts and other
 types that concern no customer's money are skipped, by name; a row of an unknown type counts as

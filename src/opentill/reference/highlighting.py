@@ -1,4 +1,4 @@
-"""Syntax highlighting of code: spans with the classes that ``reference.css`` colours.
+"""Syntax highlighting of code: spans with the classes that ``reference.css`` colors.
 
 Pygments only splits code into tokens. Its own HTML has more classes than the style sheet needs.
 """

@@ -1,12 +1,12 @@
-"""A merchant's accent colour on its customers' pages, adjusted so that everything is readable.
+"""A merchant's accent color on its customers' pages, adjusted so that everything is readable.
 
-The panel beside the form has the colour itself, darkened in the dark scheme so that it does not
+The panel beside the form has the color itself, darkened in the dark scheme so that it does not
 glare. Text on it, and on buttons, is white or black: one of them has a contrast of at least
-4.58 : 1 on any colour (WCAG 2.2, 1.4.3, requires 4.5). The button needs a contrast of 3 : 1 to the
-card behind it (1.4.11), and a link one of 4.5 : 1 to all backgrounds of the page: other colours are
+4.58 : 1 on any color (WCAG 2.2, 1.4.3, requires 4.5). The button needs a contrast of 3 : 1 to the
+card behind it (1.4.11), and a link one of 4.5 : 1 to all backgrounds of the page: other colors are
 darkened, or lightened in the dark scheme.
 
-The content security policy allows no inline styles, so each colour has a separate style sheet,
+The content security policy allows no inline styles, so each color has a separate style sheet,
 generated from its URL.
 """
 
@@ -17,7 +17,7 @@ from typing import Final, Literal
 import msgspec
 
 Scheme = Literal["light", "dark"]
-# Colours of tokens.css: of cards, and of every background on which a link can be.
+# Colors of tokens.css: of cards, and of every background on which a link can be.
 CARDS: Final[dict[Scheme, str]] = {"light": "#ffffff", "dark": "#171e1b"}
 BACKGROUNDS: Final[dict[Scheme, tuple[str, ...]]] = {
     "light": ("#f6f5f1", "#ffffff", "#fcf0ee", "#fdf5e3", "#e3f2eb"),
@@ -27,15 +27,15 @@ TEXT_CONTRAST: Final = 4.5
 BUTTON_CONTRAST: Final = 3.0
 _WHITE: Final = "#ffffff"
 _BLACK: Final = "#000000"
-_HOVER: Final = 12  # under the pointer, a colour is this many percent nearer to white or black
-_WASH: Final = 8  # percent of the colour in the background of the chosen payment method
-_SOFT: Final = 25  # percent of the panel's colour in its less important text, if it stays readable
-_LINE: Final = 70  # percent of the panel's colour in its lines
-_DARK_PANEL: Final = 70  # percent of black that the dark scheme adds to the panel's colour
+_HOVER: Final = 12  # under the pointer, a color is this many percent nearer to white or black
+_WASH: Final = 8  # percent of the color in the background of the chosen payment method
+_SOFT: Final = 25  # percent of the panel's color in its less important text, if it stays readable
+_LINE: Final = 70  # percent of the panel's color in its lines
+_DARK_PANEL: Final = 70  # percent of black that the dark scheme adds to the panel's color
 
 
 class Shade(msgspec.Struct, frozen=True):
-    """The colours of one scheme.
+    """The colors of one scheme.
 
     Of buttons: background, text, and background on hover. Of links: text, and text on hover. Of the
     chosen payment method: background. Of the panel: both ends of its gradient, text, less important
@@ -56,7 +56,7 @@ class Shade(msgspec.Struct, frozen=True):
 
 
 def contrast(color: str, other: str) -> float:
-    """Return the contrast ratio of two colours (WCAG 2.2), from 1 to 21."""
+    """Return the contrast ratio of two colors (WCAG 2.2), from 1 to 21."""
     dark, light = sorted((_luminance(color), _luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 
@@ -92,14 +92,14 @@ def _adjust(color: str, other: str, backgrounds: tuple[str, ...], least: float) 
 
 
 def _ink_on(*grounds: str) -> str:
-    """Return white if it is readable on all of some similar colours, else black."""
+    """Return white if it is readable on all of some similar colors, else black."""
     is_readable = all(contrast(_WHITE, ground) >= TEXT_CONTRAST for ground in grounds)
     return _WHITE if is_readable else _BLACK
 
 
 @lru_cache(maxsize=512)
 def shade(color: str, scheme: Scheme) -> Shade:
-    """Return the colours for an accent colour ``#rrggbb``."""
+    """Return the colors for an accent color ``#rrggbb``."""
     card, opposite = CARDS[scheme], _BLACK if scheme == "light" else _WHITE
     ground = _adjust(color, opposite, (card,), BUTTON_CONTRAST)
     ink = _ink_on(ground)
@@ -127,7 +127,7 @@ def shade(color: str, scheme: Scheme) -> Shade:
 
 
 def style_sheet(color: str) -> str:
-    """Return the style sheet of an accent colour, which replaces colours of tokens.css."""
+    """Return the style sheet of an accent color, which replaces colors of tokens.css."""
     light, dark = _rules(shade(color, "light")), _rules(shade(color, "dark"))
     more_contrast = "@media (prefers-contrast:more){:root{--side-soft:var(--side-ink)}}"
     return f"{light}@media (prefers-color-scheme:dark){{{dark}}}{more_contrast}"
@@ -185,5 +185,5 @@ VERSION: Final = hashlib.sha256(
 
 
 def address(color: str, kind: Literal["css", "svg"] = "css") -> str:
-    """Return the path of a colour's style sheet or preview."""
+    """Return the path of a color's style sheet or preview."""
     return f"/accents/{color[1:]}.{kind}?v={VERSION}"

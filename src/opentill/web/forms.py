@@ -1,7 +1,7 @@
 """Forms: refusing forms of other sites, and parsing fields and files."""
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from io import BytesIO
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -27,6 +27,20 @@ class Foreign(Problem):
     """A form that was submitted by a page of another site."""
 
     status, code, message = 403, 40301, "Forbidden"
+
+
+class IncompleteForm(Invalid):
+    """A form without one of the fields that it has in the browser."""
+
+    field: str
+
+
+def require_fields(form: Mapping[str, str], names: Iterable[str]) -> None:
+    """Raise IncompleteForm unless the form has all these fields, which may be empty."""
+    for name in names:
+        if name not in form:
+            reason = f"the form must have the field {name}, which may be empty"
+            raise IncompleteForm(name, reason)
 
 
 def check_origin(

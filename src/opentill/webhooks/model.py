@@ -55,7 +55,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndpointActivity(msgspec.Struct, frozen=True):
-    """An endpoint's newest deliveries: their number, how many failed, and the last one's time."""
+    """Summary of an endpoint's newest deliveries: count, failures and time of the last one."""
 
     endpoint_id: str
     deliveries: int

@@ -33,6 +33,32 @@ class AmountLimit(msgspec.Struct, frozen=True):
     largest_minor: int | None
 
 
+class DayLimit(msgspec.Struct, frozen=True):
+    """The largest sum and number of payments of an account on one day (UTC); None for no limit."""
+
+    currency: str
+    day_minor: int | None
+    day_number: int | None
+
+
+class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
+    """All limits of an account in a currency."""
+
+    currency: str
+    smallest_minor: int | None = None
+    largest_minor: int | None = None
+    day_minor: int | None = None
+    day_number: int | None = None
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What a payment costs at an account: basis points of the amount and a fixed amount."""
+
+    currency: str
+    rate_bp: int
+    fixed_minor: int
+
+
 class NewAccount(msgspec.Struct, frozen=True, kw_only=True):
     """A request to add an account."""
 
@@ -43,6 +69,8 @@ class NewAccount(msgspec.Struct, frozen=True, kw_only=True):
     livemode: bool | None = None  # None: as the credentials say, or real money
     methods: str = ""
     limits: tuple[AmountLimit, ...] = ()
+    day_limits: tuple[DayLimit, ...] = ()
+    costs: tuple[Cost, ...] = ()
     priority: int = DEFAULT_RANK
     weight: int = DEFAULT_RANK
 
@@ -65,3 +93,19 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
     methods: str
     priority: int
     weight: int
+
+
+class AccountChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """New values of an account; None keeps the value, or the values of all currencies.
+
+    A limit or cost replaces that of its currency; a limit without any value removes it.
+    """
+
+    label: str | None = None
+    methods: str | None = None
+    priority: int | None = None
+    weight: int | None = None
+    limits: tuple[AmountLimit, ...] = ()
+    day_limits: tuple[DayLimit, ...] = ()
+    costs: tuple[Cost, ...] = ()
+    without_cost: tuple[str, ...] = ()  # currencies whose cost is removed

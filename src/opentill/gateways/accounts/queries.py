@@ -12,7 +12,17 @@ _LIMITS: Final = """
     coalesce((select array_agg(l.smallest_minor order by l.currency)
         from gateway_account_limits l where l.account_id = a.id), '{}') as smallest_minor,
     coalesce((select array_agg(l.largest_minor order by l.currency)
-        from gateway_account_limits l where l.account_id = a.id), '{}') as largest_minor
+        from gateway_account_limits l where l.account_id = a.id), '{}') as largest_minor,
+    coalesce((select array_agg(l.day_minor order by l.currency)
+        from gateway_account_limits l where l.account_id = a.id), '{}') as day_minor,
+    coalesce((select array_agg(l.day_number order by l.currency)
+        from gateway_account_limits l where l.account_id = a.id), '{}') as day_number,
+    coalesce((select array_agg(c.currency order by c.currency)
+        from gateway_account_costs c where c.account_id = a.id), '{}') as cost_currencies,
+    coalesce((select array_agg(c.rate_bp order by c.currency)
+        from gateway_account_costs c where c.account_id = a.id), '{}') as cost_rate_bp,
+    coalesce((select array_agg(c.fixed_minor order by c.currency)
+        from gateway_account_costs c where c.account_id = a.id), '{}') as cost_fixed_minor
 """
 _SHOWN: Final = f"""
     a.id, a.gateway, a.label, a.merchant_id, a.livemode, a.status, a.credential_hints,
@@ -37,7 +47,7 @@ HAS_LABEL = Value(
     bool,
     """
     select exists (select from gateway_accounts
-        where lower(label) = lower(:label) and status <> 'RETIRED')
+        where lower(label) = lower(:label) and status <> 'RETIRED' and id <> :except_id)
     """,
 )
 IDS_OF = Query(
@@ -54,8 +64,26 @@ INSERT = Command(
 )
 INSERT_LIMIT = Command(
     """
-    insert into gateway_account_limits (account_id, currency, smallest_minor, largest_minor)
-    values (:account_id, :currency, :smallest_minor, :largest_minor)
+    insert into gateway_account_limits (account_id, currency, smallest_minor, largest_minor,
+        day_minor, day_number)
+    values (:account_id, :currency, :smallest_minor, :largest_minor, :day_minor, :day_number)
+    """,
+)
+INSERT_COST = Command(
+    """
+    insert into gateway_account_costs (account_id, currency, rate_bp, fixed_minor)
+    values (:account_id, :currency, :rate_bp, :fixed_minor)
+    """,
+)
+DELETE_LIMITS = Command("delete from gateway_account_limits where account_id = :account_id")
+DELETE_COSTS = Command("delete from gateway_account_costs where account_id = :account_id")
+# Changes nothing if the account has changed since it was read.
+UPDATE = Command(
+    """
+    update gateway_accounts
+    set label = :label, methods = :methods, priority = :priority, weight = :weight,
+        revision = revision + 1, updated_at = greatest(updated_at, :now)
+    where id = :id and revision = :revision
     """,
 )
 # Changes nothing unless the status is one of `:allowed`.

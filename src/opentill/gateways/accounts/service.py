@@ -5,16 +5,15 @@ transaction.
 """
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from opentill import merchants
 from opentill.core import encryption
-from opentill.core.errors import Invalid, NotFound
+from opentill.core.errors import Contended, Invalid, NotFound
 from opentill.core.ids import is_id, new_id
-from opentill.core.money import EXPONENTS
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.gateways import registry
@@ -25,13 +24,12 @@ from opentill.gateways.account import (
     GatewayAccount,
     is_account_id,
 )
-from opentill.gateways.accounts import queries
+from opentill.gateways.accounts import queries, terms
 from opentill.gateways.accounts.model import (
     MAX_CREDENTIAL,
-    MAX_LABEL,
-    MAX_METHODS,
-    MAX_RANK,
+    AccountChanges,
     AmountLimit,
+    LimitRow,
     NewAccount,
     NewRow,
     StoredAccount,
@@ -132,8 +130,7 @@ async def add(
     await build(new, settings).close()
     livemode = _mode(new)
     label = new.label.strip()
-    if await queries.HAS_LABEL.get(tx, label=label):
-        raise Invalid("label", f"label must be one that no other account has: {label!r} is taken")
+    await _check_label_is_free(tx, label)
     if new.merchant_id is not None:
         await merchants.find(tx, new.merchant_id)
     account_id = new_id(LIVE_PREFIX if livemode else TEST_PREFIX)
@@ -151,8 +148,9 @@ async def add(
         weight=new.weight,
     )
     await queries.INSERT.run(tx, row, now=now)
-    for limit in new.limits:
-        await queries.INSERT_LIMIT.run(tx, limit, account_id=account_id)
+    await _insert_limits(tx, account_id, terms.merge_limits((), new.limits, new.day_limits))
+    for cost in new.costs:
+        await queries.INSERT_COST.run(tx, cost, account_id=account_id)
     subject = f"{account_id}: {label} ({new.gateway})"
     await merchants.record_audit(tx, actor, "gateways add", new.merchant_id or "", subject, now)
     return await find(tx, account_id)
@@ -162,36 +160,28 @@ def _hints(gateway: str, credentials: Mapping[str, str]) -> str:
     return msgspec.json.encode(mask(gateway, credentials)).decode()
 
 
+async def _check_label_is_free(tx: Tx, label: str, except_id: str = "") -> None:
+    if await queries.HAS_LABEL.get(tx, label=label, except_id=except_id):
+        raise Invalid("label", f"label must be one that no other account has: {label!r} is taken")
+
+
+async def _insert_limits(tx: Tx, account_id: str, rows: Iterable[LimitRow]) -> None:
+    for row in rows:
+        await queries.INSERT_LIMIT.run(tx, row, account_id=account_id)
+
+
 def _check_fields(new: NewAccount) -> None:
-    label = new.label.strip()
-    if not 0 < len(label) <= MAX_LABEL or not label.isprintable():
-        raise Invalid("label", f"label must be 1 to {MAX_LABEL} printable characters")
     if new.gateway not in registry.account_gateways():
         choices = ", ".join(registry.account_gateways())
         raise Invalid("gateway", f"gateway must be one of {choices}")
-    if len(new.methods) > MAX_METHODS:
-        raise Invalid("methods", f"methods must be at most {MAX_METHODS} characters")
-    for field in ("priority", "weight"):
-        if not 1 <= getattr(new, field) <= MAX_RANK:
-            raise Invalid(field, f"{field} must be a whole number from 1 to {MAX_RANK}")
-    currencies = [limit.currency for limit in new.limits]
-    if len(set(currencies)) != len(currencies):
-        raise Invalid("limit", "limit must be given at most once for each currency")
     for limit in new.limits:
-        _check_limit(limit)
+        if limit.smallest_minor is None and limit.largest_minor is None:
+            raise Invalid("limit", "limit must have a smallest or a largest amount")
+    for day_limit in new.day_limits:
+        if day_limit.day_minor is None and day_limit.day_number is None:
+            raise Invalid("dayLimit", "dayLimit must have a sum or a number of payments")
+    terms.check_terms(new)
     _mode(new)
-
-
-def _check_limit(limit: AmountLimit) -> None:
-    if limit.currency not in EXPONENTS:
-        raise Invalid("limit", f"limit must name an ISO 4217 currency, not {limit.currency!r}")
-    smallest, largest = limit.smallest_minor, limit.largest_minor
-    if smallest is None and largest is None:
-        raise Invalid("limit", "limit must have a smallest or a largest amount")
-    if any(amount is not None and amount <= 0 for amount in (smallest, largest)):
-        raise Invalid("limit", "limit must be an amount above 0")
-    if smallest is not None and largest is not None and smallest > largest:
-        raise Invalid("limit", "limit must have a smallest amount that is not above the largest")
 
 
 def _mode(new: NewAccount) -> bool:
@@ -210,6 +200,58 @@ async def find(tx: Tx, account_id: str) -> GatewayAccount:
     account = await queries.BY_ID.first(tx, id=account_id) if is_id(account_id) else None
     if account is None:
         raise NotFound
+    return account
+
+
+async def change(
+    tx: Tx,
+    settings: Settings,
+    account_id: str,
+    changes: AccountChanges,
+    now: int,
+    *,
+    actor: Actor,
+) -> GatewayAccount:
+    """Change an account. Raises Invalid, which names the field, and NotFound.
+
+    A day limit counts the payments that begin while it is set.
+    """
+    terms.check_terms(changes)
+    stored = await find_stored(tx, account_id)
+    label = stored.label if changes.label is None else changes.label.strip()
+    if stored.status != "RETIRED":
+        await _check_label_is_free(tx, label, account_id)
+    methods = stored.methods if changes.methods is None else changes.methods
+    if methods != stored.methods:
+        await build_stored(msgspec.structs.replace(stored, methods=methods), settings).close()
+    limits = terms.merge_limits(terms.limits_of(stored), changes.limits, changes.day_limits)
+    for limit in limits:
+        terms.check_limit(AmountLimit(limit.currency, limit.smallest_minor, limit.largest_minor))
+    costs = {cost.currency: cost for cost in (*terms.costs_of(stored), *changes.costs)}
+    updated = await queries.UPDATE.run(
+        tx,
+        id=account_id,
+        revision=stored.revision,
+        label=label,
+        methods=methods,
+        priority=stored.priority if changes.priority is None else changes.priority,
+        weight=stored.weight if changes.weight is None else changes.weight,
+        now=now,
+    )
+    if not updated:  # another change was faster
+        raise Contended
+    await queries.DELETE_LIMITS.run(tx, account_id=account_id)
+    await _insert_limits(tx, account_id, limits)
+    await queries.DELETE_COSTS.run(tx, account_id=account_id)
+    for cost in costs.values():
+        if cost.currency not in changes.without_cost:
+            await queries.INSERT_COST.run(tx, cost, account_id=account_id)
+    account = await find(tx, account_id)
+    before, after = terms.terms_of(stored), terms.terms_of(account)
+    changed = [
+        f"{name} {before[name]} → {after[name]}" for name in after if before[name] != after[name]
+    ]
+    await _record(tx, actor, account, "gateways set", now, "; ".join(changed))
     return account
 
 
@@ -333,6 +375,8 @@ async def rotate(
     return await find(tx, account_id)
 
 
-async def _record(tx: Tx, actor: Actor, account: GatewayAccount, action: str, now: int) -> None:
-    subject = f"{account.id}: {account.name}"
+async def _record(
+    tx: Tx, actor: Actor, account: GatewayAccount, action: str, now: int, details: str = ""
+) -> None:
+    subject = f"{account.id}: {account.name}" + (f": {details}" if details else "")
     await merchants.record_audit(tx, actor, action, account.merchant_id or "", subject, now)

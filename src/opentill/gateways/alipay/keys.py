@@ -169,7 +169,7 @@ def serial_of(certificate: x509.Certificate) -> str:
 
 
 def root_serial_of(certificates: list[x509.Certificate]) -> str:
-    """Return the serial number of the root file: those of its RSA certificates, joined by ``_``."""
+    """Return ``alipay_root_cert_sn``: the serials of all RSA certificates, joined by ``_``."""
     return "_".join(map(serial_of, _signed_by_rsa(certificates)))
 
 

@@ -21,7 +21,7 @@ from opentill.gateways.model import PaymentOutcome
 from opentill.merchants.fee_schedule import Scope
 from opentill.orders.livemode import of_gateway
 from opentill.orders.model import UNDECIDED, AttemptStatus, Order, PaymentAttempt, due_at
-from opentill.orders.payments import epay_numbers, queries
+from opentill.orders.payments import day_limits, epay_numbers, queries
 from opentill.orders.payments.model import Report
 from opentill.orders.pricing import with_fee_of
 from opentill.orders.settlement.movements import received
@@ -83,6 +83,7 @@ async def confirm(tx: Tx, payments: Collection[ReceivedPayment], now: int) -> li
     paying = [attempts[order.merchant_id, order.paid_attempt_id or ""] for order in orders]
     for attempt in paying:
         count_ended(tx, attempt, "SUCCEEDED")
+    await day_limits.count_again(tx, paying)
     return paying
 
 

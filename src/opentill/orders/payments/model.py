@@ -21,6 +21,15 @@ class FailedAttempts(msgspec.Struct, frozen=True):
     attempts: int
 
 
+class DayTotal(msgspec.Struct, frozen=True):
+    """The payments of an account with a day limit on one day: their number and their sum."""
+
+    account_id: str
+    currency: str
+    payments: int
+    sum_minor: int
+
+
 class UncountedMerchant(msgspec.Struct, frozen=True):
     """A merchant with failed attempts that are not counted yet."""
 

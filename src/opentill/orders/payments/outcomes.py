@@ -20,7 +20,7 @@ from opentill.orders.model import (
     PaymentAttempt,
 )
 from opentill.orders.order_history import note
-from opentill.orders.payments import epay_numbers, queries
+from opentill.orders.payments import day_limits, epay_numbers, queries
 from opentill.orders.payments.confirmation import ReceivedPayment, confirm, count_ended
 from opentill.orders.service import find_attempt, find_reported_attempt, lock
 from opentill.orders.transitions import Change, NotLocked, can, transition
@@ -75,8 +75,17 @@ async def apply_to_attempt(
             # The worker queries an attempt again if the outcome is UNKNOWN, or if it is NOT_FOUND
             # and either the request may still arrive or the gateway has already reported on the
             # attempt.
-            _log.warning("attempt unknown", attempt=attempt.id, reason=outcome.reason)
+            if not _is_unopened(attempt, outcome):
+                _log.warning("attempt unknown", attempt=attempt.id, reason=outcome.reason)
             return attempt
+
+
+def _is_unopened(attempt: PaymentAttempt, outcome: PaymentOutcome) -> bool:
+    """Whether the provider does not know the attempt because the customer has not opened it yet.
+
+    Alipay creates a trade only when the customer opens its page or scans its code.
+    """
+    return outcome.status == "NOT_FOUND" and attempt.status == "ACTION_REQUIRED"
 
 
 def _is_failure(attempt: PaymentAttempt, outcome: PaymentOutcome, now: int) -> bool:
@@ -146,6 +155,7 @@ async def _apply_payment(
         cause += f": {other_paid_id} was paid under the same out_trade_no"
         order = await _close_unpaid(tx, order, other_paid_id, now)
     await note(tx, order, "duplicate_payment", cause, now)
+    await day_limits.count_again(tx, [attempt])
     return await write_attempt(tx, attempt, "DUPLICATE", outcome, now, now)
 
 
@@ -224,6 +234,7 @@ async def _apply_failure(
         return attempt
     status, event = _FAILURES[outcome.status]
     written = await write_attempt(tx, attempt, status, outcome, None, now)
+    await day_limits.release(tx, attempt)
     reason = outcome.reason or outcome.status.lower()
     cause = f"{attempt.id}: {reason}"
     # A decline does not change an order that waits for another attempt at its gateway.

@@ -4,6 +4,7 @@ from opentill.db.jobs import DueGateway
 from opentill.db.query import Command, Query, Value
 from opentill.orders.model import Order, PaymentAttempt
 from opentill.orders.payments.model import (
+    DayTotal,
     FailedAttempts,
     SharedNumber,
     UnansweredAttempts,
@@ -212,6 +213,58 @@ UNCOUNTED_SINCE = Value(
     """
     select min(updated_at) from payment_attempts where merchant_id = :merchant_id
         and (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null)
+    """,
+)
+# Whether a payment would exceed the limit of its account and day; null if there is no limit.
+LIMIT_IS_EXHAUSTED = Value(
+    bool,
+    """
+    select coalesce(coalesce(t.payments, 0) >= l.day_number, false)
+        or coalesce(coalesce(t.sum_minor, 0) + :amount_minor::bigint > l.day_minor, false)
+    from gateway_account_limits l
+    left join gateway_day_totals t on t.account_id = l.account_id and t.currency = l.currency
+        and t.day = :limit_day
+    where l.account_id = :account_id and l.currency = :currency
+    """,
+)
+# Removes an attempt from the total of its account and day, unless it was paid or removed before.
+RELEASE_LIMIT = Command(
+    """
+    with released as (
+        update payment_attempts set limit_released = true
+        where merchant_id = :merchant_id and id = :id and limit_day is not null
+            and not limit_released and status not in ('SUCCEEDED', 'DUPLICATE', 'GIVEN_BACK')
+        returning gateway, currency, limit_day, amount_minor
+    )
+    update gateway_day_totals t
+    set payments = t.payments - 1, sum_minor = t.sum_minor - r.amount_minor
+    from released r
+    where t.account_id = r.gateway and t.currency = r.currency and t.day = r.limit_day
+    """,
+)
+# Adds attempts that were removed from their totals again.
+COUNT_AGAIN = Command(
+    """
+    with counted as (
+        update payment_attempts a set limit_released = false
+        from unnest((select :merchant_id::text[]), :id::text[]) as paid (merchant_id, id)
+        where a.merchant_id = paid.merchant_id and a.id = paid.id and a.limit_released
+        returning a.gateway, a.currency, a.limit_day, a.amount_minor
+    ), sums as (
+        select gateway, currency, limit_day, count(*) as payments, sum(amount_minor) as sum_minor
+        from counted group by gateway, currency, limit_day
+    )
+    update gateway_day_totals t
+    set payments = t.payments + s.payments, sum_minor = t.sum_minor + s.sum_minor
+    from sums s
+    where t.account_id = s.gateway and t.currency = s.currency and t.day = s.limit_day
+    """,
+)
+DAY_TOTALS = Query(
+    DayTotal,
+    """
+    select account_id, currency, payments, sum_minor from gateway_day_totals
+    where day = :day and account_id = any(:account_ids::text[]) order by account_id, currency
     """,
 )
 MAKE_DUE = Command("update payment_attempts set check_at = :now where check_at > :now")

@@ -34,12 +34,16 @@ from opentill.orders.model import (
     Order,
     PaymentAttempt,
 )
-from opentill.orders.payments import queries
+from opentill.orders.payments import day_limits, queries
 from opentill.orders.payments.model import Payer, PaymentIntent
 from opentill.orders.payments.outcomes import FIRST_CHECK_MS, accept, apply_to_attempt
 
 _log: Final = structlog.get_logger()
+# Outcomes of a query that say that nobody has paid so far.
+_UNPAID: Final = ("ACTION_REQUIRED", "NOT_FOUND")
 _LONGEST_WAIT_MS: Final = 3_600_000
+_NOT_OFFERED: Final = "method must be one of the payment methods on offer"
+_EXHAUSTED: Final = "method must be another one: its accounts have reached their limits of the day"
 _MOST_GATEWAYS: Final = 3  # at most this many gateways are tried while the customer waits
 _MAX_FAILOVER_MS: Final = (
     12_000  # this long after the customer submitted, no other gateway is tried
@@ -131,6 +135,7 @@ async def _start(
 ) -> _Start:
     """Record an attempt, unless the order has one in progress or cannot be paid any more."""
     state = seen
+    exhausted = set[str]()  # accounts that have reached their limit of the day
     while True:
         if state is None:
             state = await db.read(partial(_read, intent=intent))
@@ -142,9 +147,10 @@ async def _start(
         ):
             await db.autocommit(partial(_set_customer, intent=intent))
             return _Start(order, last, is_new=False)
-        names = _candidates(gateways, intent, order)
+        names = [n for n in _candidates(gateways, intent, order) if n not in exhausted]
         if not names:
-            raise Invalid("method", "method must be one of the payment methods on offer")
+            raise Invalid("method", _EXHAUSTED if exhausted else _NOT_OFFERED)
+        limit_day = day_limits.find_day(gateways, names[0], order, now)
         starting = partial(
             start_unlocked,
             order=order,
@@ -152,11 +158,22 @@ async def _start(
             method=intent.method,
             payer=intent.payer,
             now=now,
+            limit_day=limit_day,
         )
         attempt = await db.autocommit(starting)
         if attempt is not None:
             return _Start(order, attempt, is_new=True)
-        state = None  # the order has changed since it was read: read it again
+        if limit_day is not None and await db.read(
+            partial(
+                day_limits.is_exhausted,
+                gateways=gateways,
+                name=names[0],
+                order=order,
+                day=limit_day,
+            )
+        ):
+            exhausted.add(names[0])
+        state = None  # the order may have changed since it was read: read it again
 
 
 def _candidates(gateways: Mapping[str, Gateway], intent: PaymentIntent, order: Order) -> list[str]:
@@ -211,9 +228,18 @@ async def _try_next_gateway(
     is_overtaken = last is None or last.id != ended.id or order.status != "PENDING"
     names = _candidates(gateways, intent, order)
     others = [name for name in names if name not in tried]
-    if ended.status != "DECLINED" or is_overtaken or not others or len(tried) >= _MOST_GATEWAYS:
+    if ended.status != "DECLINED" or is_overtaken or len(tried) >= _MOST_GATEWAYS:
         return ended, False
-    return await start_attempt(tx, order, others[0], intent.method, intent.payer, now), True
+    for name in others:
+        day = day_limits.find_day(gateways, name, order, now)
+        attempt = await start_unlocked(tx, order, name, intent.method, intent.payer, now, day)
+        if attempt is not None:
+            return attempt, True
+        if day is None or not await day_limits.is_exhausted(
+            tx, gateways=gateways, name=name, order=order, day=day
+        ):
+            raise transitions.NotLocked(order)
+    return ended, False
 
 
 def _request(
@@ -270,7 +296,20 @@ async def query_attempt(
         return attempt
     querying = gateway.find_payment(attempt.id, attempt.provider_ref)
     outcome = await observe_call(attempt.gateway, "find_payment", querying)
-    return await _apply(db, attempt, _query_outcome(outcome), now)
+    queried = await _apply(db, attempt, _query_outcome(outcome), now)
+    if queried.status == "ACTION_REQUIRED" and outcome.status in _UNPAID:
+        await _release_limit(db, queried)
+    return queried
+
+
+async def _release_limit(db: Db, attempt: PaymentAttempt) -> None:
+    """Remove an attempt that its gateway reports as unpaid from the total of its day.
+
+    Only if its session has ended: the provider's page or code may stay open for longer.
+    """
+    is_counted = attempt.limit_day is not None and not attempt.limit_released
+    if is_counted and await _is_over(db, attempt):
+        await db.run(partial(day_limits.release, attempt=attempt))
 
 
 def _query_outcome(outcome: PaymentOutcome) -> PaymentOutcome:
@@ -345,11 +384,19 @@ async def start_attempt(
 
 
 async def start_unlocked(
-    tx: Tx, order: Order, gateway: str, method: Method, payer: Payer, now: int
+    tx: Tx,
+    order: Order,
+    gateway: str,
+    method: Method,
+    payer: Payer,
+    now: int,
+    limit_day: int | None = None,
 ) -> PaymentAttempt | None:
     """Record the intent to pay an order that is not locked, as ``start_attempt`` does.
 
-    Writes nothing and returns None if the order changed since it was read.
+    ``limit_day`` (Unix ms) is the day that a payment through an account with a day limit counts
+    for. Writes nothing and returns None if the order changed since it was read, or if the account
+    has reached its limit.
     """
     new = NewAttempt(
         merchant_id=order.merchant_id,
@@ -363,6 +410,7 @@ async def start_unlocked(
         locale=payer.locale,
         payer_ip=payer.ip,
         check_at=now + FIRST_CHECK_MS,
+        limit_day=limit_day,
     )
     with_payer = msgspec.structs.replace(
         order, customer_email=payer.email, customer_name=payer.order_name, payer_ip=payer.ip

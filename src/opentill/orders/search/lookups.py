@@ -1,6 +1,6 @@
 """Looking up orders by an id or a number (contract.md#order-search).
 
-For each form of id or number, a table has a function that recognises it, and a statement that looks
+For each form of id or number, a table has a function that recognizes it, and a statement that looks
 up orders by it, in one index.
 """
 

@@ -262,7 +262,7 @@ def refund_fields(
 
 
 def refund_state(refund: Refund) -> str:
-    """Return the state of a refund; one that came back is what WeChat Pay calls abnormal."""
+    """Return the refund's state in WeChat Pay's terms; ABNORMAL if the bank returned the money."""
     if refund.reversed_at is not None:
         return "ABNORMAL"
     return {"succeeded": "SUCCESS", "pending": "PROCESSING", "failed": "CLOSED"}[refund.status]

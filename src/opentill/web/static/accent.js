@@ -1,4 +1,4 @@
-// Adds a colour picker beside the field of the accent colour, and shows its preview while somebody
+// Adds a color picker beside the field of the accent color, and shows its preview while somebody
 // chooses. The server draws the preview, so that the rules of contrast exist only there.
 "use strict";
 

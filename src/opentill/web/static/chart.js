@@ -1,5 +1,5 @@
 // Draws each chart from its table (web/charts.py). If this script does not run or fails, the table
-// stays open and shows the same numbers. The style sheet has the colours of both schemes.
+// stays open and shows the same numbers. The style sheet has the colors of both schemes.
 "use strict";
 
 (() => {
@@ -62,9 +62,9 @@
 
     function options() {
       const style = getComputedStyle(figure);
-      const colour = (name) => style.getPropertyValue(name).trim();
+      const color = (name) => style.getPropertyValue(name).trim();
       const font = `12px ${style.fontFamily}`;
-      const axis = { stroke: colour("--soft"), font, ticks: { show: false } };
+      const axis = { stroke: color("--soft"), font, ticks: { show: false } };
       const integers = units.map((unit) => unit === "count");
       return {
         width: Math.max(place.clientWidth, 160),
@@ -91,14 +91,14 @@
             side: index ? 1 : 3,
             size: 58,
             incrs: integers[index] ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7] : undefined,
-            grid: index ? { show: false } : { stroke: colour("--line"), width: 1 },
+            grid: index ? { show: false } : { stroke: color("--line"), width: 1 },
             values: ((format) => (_, splits) => splits.map((value) => value === null ? "" : format(value)))(formatter(unit)),
           })),
         ],
         series: [
           {},
           ...series.map((one, index) => {
-            const paint = colour(`--chart-${index + 1}`);
+            const paint = color(`--chart-${index + 1}`);
             const shared = { label: one.name, scale: one.unit, stroke: paint, points: { show: false } };
             return one.kind === "bars"
               ? { ...shared, width: 0, fill: paint, paths: uPlot.paths.bars({ size: [0.7 / bars.length, 40], align: bars.length < 2 ? 0 : bars.indexOf(one) ? 1 : -1 }) }
@@ -123,7 +123,7 @@
     }).observe(place);
   }
 
-  // Adds the legend: the names of the series with their colours.
+  // Adds the legend: the names of the series with their colors.
   function addKey(figure) {
     const key = document.createElement("ul");
     key.className = "chart-key";
