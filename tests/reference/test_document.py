@@ -226,10 +226,10 @@ def test_pages_show_the_url_and_key_prefix_of_the_deployment() -> None:
 
 def test_fields_are_listed_with_type_requirement_and_limits(pages: dict[str, Reader]) -> None:
     text = " ".join(pages["products"].text.split())
-    assert "name required string" in text
+    assert "name string required" in text
     assert "image string or null" in text or "image null or string" in text
     assert "one of ACTIVE ARCHIVED" in text
-    assert "What one costs, with two decimals.decimal" in text
+    assert "What one costs, with two decimals. decimal" in text
     assert "9007199254740991" not in text
 
 

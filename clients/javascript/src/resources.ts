@@ -266,7 +266,7 @@ export class PaymentLinksResource extends Resource {
 }
 
 /**
- * Purchases. Each checkout session has an order from the start; fulfil it when its `status` is
+ * Purchases. Each checkout session has an order from the start; fulfill it when its `status` is
  * PAID or SETTLED.
  */
 export class OrdersResource extends Resource {
@@ -306,7 +306,7 @@ export class OrdersResource extends Resource {
   /**
    * Get an order.
    *
-   * An order by its id, or by its Epay `trade_no`. Fulfil the order when its `status` is PAID
+   * An order by its id, or by its Epay `trade_no`. Fulfill the order when its `status` is PAID
    * or SETTLED. Scope: `orders:read`.
    *
    * `GET /v1/orders/{id}`

@@ -929,7 +929,7 @@ export interface Events {
   hasMore: boolean;
 }
 
-/** An order was paid: fulfil it. */
+/** An order was paid: fulfill it. */
 export interface OrderPaidData {
   /** The order's id. */
   order_id: string;
@@ -1255,7 +1255,7 @@ export interface WebhookTestData {
   livemode: boolean;
 }
 
-/** An order was paid: fulfil it. */
+/** An order was paid: fulfill it. */
 export interface OrderPaidEvent {
   /** The event's id: the same each time it is delivered. */
   id: string;

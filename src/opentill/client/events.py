@@ -14,7 +14,7 @@ Metadata = dict[str, Any]
 
 
 class OrderPaidData(msgspec.Struct, frozen=True, kw_only=True):
-    """An order was paid: fulfil it."""
+    """An order was paid: fulfill it."""
 
     order_id: str
     product_id: str

@@ -410,7 +410,7 @@ def export_orders(
 def get_order(order_id: str) -> Request[OrderDetail]:
     """Get an order.
 
-    An order by its id, or by its Epay ``trade_no``. Fulfil the order when its ``status`` is
+    An order by its id, or by its Epay ``trade_no``. Fulfill the order when its ``status`` is
     PAID or SETTLED. Scope: ``orders:read``.
     """
     return get(f"/v1/orders/{checked_id(order_id)}", OrderDetail)

@@ -140,7 +140,7 @@ _TAGS: Final = {
     "deleted, because its orders refer to it.",
     "Checkouts": "Open a checkout session for each purchase, and send the customer to its `url`.",
     "Links": "Links for any number of customers: each customer who continues gets a session.",
-    "Orders": "Purchases. Each checkout session has an order from the start; fulfil it when its "
+    "Orders": "Purchases. Each checkout session has an order from the start; fulfill it when its "
     "`status` is PAID or SETTLED.",
     "Refunds": "Refunds of orders, in full or in part.",
     "Disputes": "Payments that customers dispute at their banks.",

@@ -135,7 +135,7 @@ operations: Final = (
         scope="orders:read",
         tag="Orders",
         summary="Get an order",
-        description="An order by its id, or by its Epay `trade_no`. Fulfil the order when its "
+        description="An order by its id, or by its Epay `trade_no`. Fulfill the order when its "
         "`status` is PAID or SETTLED.",
         id_of=parse_order_id,
         response=OrderDetail,

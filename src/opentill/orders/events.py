@@ -48,7 +48,7 @@ Metadata = Annotated[
 
 
 class OrderPaidData(msgspec.Struct, frozen=True, kw_only=True):
-    """An order was paid: fulfil it."""
+    """An order was paid: fulfill it."""
 
     order_id: OrderId
     product_id: ProductId

@@ -87,7 +87,9 @@ class Book:
             self._places = tuple(self._all_places(contents))
         query = query.strip()[: search.LONGEST]
         hits = search.find(self._places, query)
-        return self._html("search.html", contents, "search", query=query, hits=hits)
+        return self._html(
+            "search.html", contents, "search", query=query, hits=hits, most=search.MOST
+        )
 
     def _table_of_contents(self, document: Document | None = None) -> _Contents:
         if self._contents is None:
@@ -105,9 +107,16 @@ class Book:
             chapter = BY_NAME.get(path.removeprefix(GUIDES))
             if chapter is None:
                 raise NotFound
-            html = Texts(self._settings).html(chapter)
+            texts, at = Texts(self._settings), CHAPTERS.index(chapter)
             return self._html(
-                "chapter.html", self._table_of_contents(), path, chapter=chapter, text=html
+                "chapter.html",
+                self._table_of_contents(),
+                path,
+                chapter=chapter,
+                text=texts.html(chapter),
+                sections=[each for each in texts.sections(chapter) if each.anchor],
+                previous_chapter=CHAPTERS[at - 1] if at else None,
+                next_chapter=CHAPTERS[at + 1] if at + 1 < len(CHAPTERS) else None,
             )
         if not path:
             return self._html("home.html", self._table_of_contents(), path)
@@ -189,7 +198,8 @@ class Book:
                     title=entry.summary,
                     kind=group.name,
                     address=f"{group.slug}#{entry.anchor}",
-                    detail=f"{entry.method} {entry.path}".strip(),
+                    method=entry.method,
+                    path=entry.path,
                     text=text,
                     names=f"{entry.anchor} {names}",
                 )

@@ -24,7 +24,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     kind: str  # the kind that results show, such as "Guide", "Orders" or "Event"
     address: str  # the path below /docs
-    detail: str = ""  # the route of an operation; "" for other entries
+    method: str = ""  # of an operation; "" for other entries
+    path: str = ""  # the path of an operation, or the name of an event
     text: str = ""
     names: str = ""  # names of an operation's fields and parameters, separated by spaces
 
@@ -70,7 +71,7 @@ def _weights(place: Place, word: str, stem: str) -> Iterator[int]:
         yield 100 if title == word else 80 if word in title.split() else 50
     elif stem in title:
         yield 45
-    if word in place.detail.casefold():
+    if word in f"{place.method} {place.path}".casefold():
         yield 30
     names = place.names.casefold().split()
     if word in names:

@@ -90,7 +90,7 @@ async def _not_indexed(
 ) -> tuple[list[str], list[Candidate]]:
     """Return ids of the pending orders with outdated index rows, and the pending orders that match.
 
-    Orders match if they have an email address and fulfil the condition as they are now.
+    Orders match if they have an email address and fulfill the condition as they are now.
     """
     outdated_ids: list[str] = []
     matches: list[Candidate] = []

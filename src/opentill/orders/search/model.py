@@ -11,8 +11,8 @@ from opentill.orders.search import customer_words, terms
 class Condition(msgspec.Struct, frozen=True):
     """A term that an order must have in ``field``; None: in any field.
 
-    Orders whose ids are in ``ids``, and orders that fulfil one of ``others``, fulfil the condition
-    whatever their terms are. ``others`` must be such that an order has only one of all the terms:
+    Orders whose ids are in ``ids``, and orders that fulfill one of ``others``, fulfill the
+    condition whatever their terms are. ``others`` must be such that an order has only one of all the terms:
     different email addresses, or one amount in different currencies.
     """
 
@@ -27,7 +27,7 @@ class Condition(msgspec.Struct, frozen=True):
         return (self, *self.others)
 
     def holds(self, order_id: str, order_terms: terms.Terms) -> bool:
-        """Whether an order with these terms fulfils the condition."""
+        """Whether an order with these terms fulfills the condition."""
         return order_id in self.ids or any(
             (place := order_terms.get(one.term)) is not None
             and (one.field is None or terms.has_field(place, one.field))
@@ -36,7 +36,7 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class OrderFilters(msgspec.Struct, frozen=True, kw_only=True):
-    """The orders of a merchant that fulfil all conditions; times are inclusive Unix ms."""
+    """The orders of a merchant that fulfill all conditions; times are inclusive Unix ms."""
 
     merchant_id: str
     since: int

@@ -299,7 +299,7 @@ _FITS: Final = f"""
                 where s.merchant_id = :merchant_id and s.id = o.checkout_id))
             and (:refunds::text is null or case :refunds {_PROGRESS} end))
 """  # noqa: S608 - constants of ours
-# A condition: the order fulfils all `:conditions` other conditions, each by one of its terms and
+# A condition: the order fulfills all `:conditions` other conditions, each by one of its terms and
 # places.
 _ALSO: Final = """
     and (select count(distinct also.number)

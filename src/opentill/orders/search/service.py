@@ -116,7 +116,7 @@ async def places_of_customers(
 
 
 async def _is_term_of_any(tx: Tx, merchant_id: str, condition: Condition) -> bool:
-    """Whether any order of a merchant fulfils a condition by its terms."""
+    """Whether any order of a merchant fulfills a condition by its terms."""
     if await places_of(tx, merchant_id, condition):
         return True
     async for candidate in queries.PENDING.each(tx, merchant_id=merchant_id):
@@ -189,7 +189,7 @@ class Search:
         """Use ``start`` instead."""
         self._tx = tx
         self._filters = filters
-        self._places: list[list[Place]] = []  # for each condition, the places that fulfil it
+        self._places: list[list[Place]] = []  # for each condition, the places that fulfill it
         self._driver: list[Bucket] = []
         # Number of the condition whose orders are read first; -1: the orders that the columns
         # select are.
@@ -399,7 +399,7 @@ def _arrays(places: Sequence[Place]) -> dict[str, list[str]]:
 
 
 async def places_of(tx: Tx, merchant_id: str, condition: Condition) -> list[Place]:
-    """Return the terms and places of the index that fulfil a condition."""
+    """Return the terms and places of the index that fulfill a condition."""
     rows = await merchants_places_of(tx, [merchant_id], condition)
     return [Place(row.term, row.place) for row in rows]
 
@@ -407,7 +407,7 @@ async def places_of(tx: Tx, merchant_id: str, condition: Condition) -> list[Plac
 async def merchants_places_of(
     tx: Tx, merchant_ids: Sequence[str], condition: Condition
 ) -> list[MerchantPlace]:
-    """Return the terms and places of the index of some merchants that fulfil a condition."""
+    """Return the terms and places of the index of some merchants that fulfill a condition."""
     fields: dict[str, set[str | None]] = {}
     for alternative in condition.every:
         fields.setdefault(alternative.term, set()).add(alternative.field)
