@@ -39,10 +39,16 @@ def receipt_content(receipt: Receipt, item: str, *, livemode: bool) -> ReceiptCo
     )
 
 
+def _method(content: ReceiptContent | RefundContent, context: MessageContext) -> str:
+    """Return the card, or the payment method if no card is known."""
+    if content.card or not content.method:
+        return content.card or "–"
+    return context.gettext(PAYMENT_METHOD[content.method])
+
+
 def receipt(content: ReceiptContent, context: MessageContext) -> Message:
     """Build the mail with the receipt of a paid order."""
     _ = context.gettext
-    method = _(PAYMENT_METHOD[content.method]) if content.method else "–"
     return Message(
         subject=_("Your receipt from {shop}", shop=context.shop),
         paragraphs=[
@@ -53,17 +59,24 @@ def receipt(content: ReceiptContent, context: MessageContext) -> Message:
             )
         ],
         facts=[
-            *([(_("Receipt number"), content.number)] if content.number else []),
             (_("Item"), content.item),
-            (_("Amount"), context.amount(content.amount)),
             *_tax(content, context),
-            (_("Payment method"), ", ".join(filter(None, (method, content.card)))),
+            (_("Total paid"), context.amount(content.amount)),
             (_("Date paid"), context.when(content.paid_at)),
-            (_("Order ID"), content.order_id),
+            (_("Payment method"), _method(content, context)),
+            *([(_("Receipt number"), content.number)] if content.number else []),
             *_reference(content.reference, context),
+            (_("Order ID"), content.order_id),
         ],
         action=(_("View receipt"), context.url(f"/receipt/{content.session_id}")),
     )
+
+
+def _refunded_in_total(content: RefundContent, context: MessageContext) -> list[Fact]:
+    """Return the sum of all refunds, unless this refund is the only one."""
+    if content.refunded == content.amount:
+        return []
+    return [(context.gettext("Total refunded"), context.amount(content.refunded))]
 
 
 def refund(content: RefundContent, context: MessageContext) -> Message:
@@ -78,10 +91,11 @@ def refund(content: RefundContent, context: MessageContext) -> Message:
         facts=[
             (_("Item"), content.item),
             (_("Refunded"), amount),
-            (_("Total refunded"), context.amount(content.refunded)),
+            *_refunded_in_total(content, context),
+            *([(_("Refunded to"), _method(content, context))] if content.method else []),
             (_(NC_("refund", "Date")), context.when(content.at)),
-            (_("Order ID"), content.order_id),
             *_reference(content.reference, context),
+            (_("Order ID"), content.order_id),
         ],
         action=(_("View receipt"), context.url(f"/receipt/{content.session_id}")),
     )

@@ -232,6 +232,7 @@ def test(content: TestContent, context: MessageContext) -> Message:
 
 def violations(content: ViolationsContent, context: MessageContext) -> Message:
     """Alert staff to violations of integrity rules."""
+    _ = context.gettext
     return Message(
         subject=context.localizer.ngettext(
             "The ledger check found {number} violation",
@@ -239,12 +240,13 @@ def violations(content: ViolationsContent, context: MessageContext) -> Message:
             content.violations,
         ),
         paragraphs=[
-            context.gettext(
-                "The books contradict each other. Investigate the violations before you send "
-                "payouts:"
+            _(
+                "Entries and balances of the ledger do not agree. Investigate the violations "
+                "before you send payouts."
             )
         ],
-        note="opentill ledger check",
+        action=(_("View ledger checks"), context.url("/console/books")),
+        note=_("On the server, {command} lists the violations.", command="opentill ledger check"),
     )
 
 
@@ -269,7 +271,8 @@ def outage(content: OutageContent, context: MessageContext) -> Message:
             (_("Payments"), context.localizer.number(content.payments)),
             (_("Oldest since"), context.when(content.since)),
         ],
-        note="opentill orders",
+        action=(_("View gateways"), context.url("/console/gateways")),
+        note=_("On the server, {command} lists the payments.", command="opentill orders"),
     )
 
 

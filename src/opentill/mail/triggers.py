@@ -222,6 +222,7 @@ async def _refunded(tx: Tx, batch: _Batch, event: _Event) -> list[NewMail]:
     if order is None or not batch.preferences.refunds or not _has_customer(order):
         return mails
     session = await checkouts.find(tx, order.merchant_id, order.checkout_id)
+    card = await orders.card_of(tx, order)
     customer_content = RefundContent(
         shop=session.display_merchant_name,
         livemode=data.livemode,
@@ -233,6 +234,8 @@ async def _refunded(tx: Tx, batch: _Batch, event: _Event) -> list[NewMail]:
         refunded=_amount(data.refunded_amount, data.currency),
         at=event.created_at,
         refund_id=data.refund_id,
+        method=order.payment_method or "",
+        card=orders.format_card(card) if card else "",
     )
     mails.append(
         await _mail_to_customer(

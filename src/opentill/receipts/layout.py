@@ -15,8 +15,6 @@ from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
 _DEFAULT_COLOR: Final = "#0d5c49"
-# The fonts of PDF lack the bullet in the form in which pages show it.
-_BULLET, _STAR = "•", "*"
 
 
 class Reader(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,20 +120,16 @@ def _facts(receipt: Receipt, reader: Reader, zones: Sequence[ZoneInfo]) -> list[
     def _(message: str) -> str:
         return localizer.gettext(message).unescape()
 
-    method = _(PAYMENT_METHOD[receipt.method]) if receipt.method else "–"
-    card = receipt.card.replace(_BULLET, _STAR)
-    facts = [
-        (_("Receipt number"), receipt.number),
-        (_("Order ID"), receipt.order_id),
-    ]
-    if receipt.reference:
-        facts.append((_("Order number"), receipt.reference))
+    method = receipt.card or (_(PAYMENT_METHOD[receipt.method]) if receipt.method else "–")
+    facts = [(_("Receipt number"), receipt.number)]
     facts += [
         (_("Date paid"), f"{localizer.moment_in(receipt.paid_at, zone)} ({zone.key})")
         for zone in zones
     ]
-    facts.append((_("Payment method"), ", ".join(filter(None, (method, card)))))
-    return facts
+    facts.append((_("Payment method"), method))
+    if receipt.reference:
+        facts.append((_("Order number"), receipt.reference))
+    return [*facts, (_("Order ID"), receipt.order_id)]
 
 
 def _parties(receipt: Receipt, reader: Reader) -> list[Party]:
@@ -146,22 +140,27 @@ def _parties(receipt: Receipt, reader: Reader) -> list[Party]:
     parties = [Party(_(N_("Seller")), lines)] if lines else []
     if receipt.email:
         email = receipt.email if reader.is_customer else masked(receipt.email)
-        parties.append(Party(_("Receipt for"), [email.replace(_BULLET, _STAR)]))
+        parties.append(Party(_("Receipt for"), [email]))
     return parties
 
 
 def seller_lines(receipt: Receipt, localizer: Localizer) -> list[str]:
-    """Return name, address, tax number and contact of the seller."""
+    """Return name, address and tax number of the seller."""
     seller = receipt.seller
     lines = [seller.legal_name or receipt.shop, *(seller.legal_address or "").splitlines()]
     if seller.tax_number:
         number = localizer.gettext("Tax number: {number}", number=seller.tax_number)
         lines.append(number.unescape())
-    return [*lines, *receipt.contact]
+    return lines
 
 
 def _notes(receipt: Receipt, reader: Reader) -> list[str]:
-    return [f"{reader.public_url.rstrip('/')}/receipt/{receipt.session_id}"]
+    url = f"{reader.public_url.rstrip('/')}/receipt/{receipt.session_id}"
+    notes = [reader.localizer.gettext("View online: {url}", url=url).unescape()]
+    if receipt.contact:
+        question = reader.localizer.gettext("Need help? Contact {merchant}:", merchant=receipt.shop)
+        notes.insert(0, f"{question.unescape()} {', '.join(receipt.contact)}")
+    return notes
 
 
 def _rgb(color: str) -> tuple[int, int, int]:

@@ -46,6 +46,7 @@ _WARN: Final = (140, 80, 0)
 _RULE: Final = (214, 219, 216)
 _NOTHING: Final = "–"  # in place of an item whose name consists of emoji
 _MARGIN_MM: Final = 20
+_SHOP_DROP_MM: Final = 3.6  # puts the shop's name on the baseline of the title
 _BAND_MM: Final = 3  # height of the band in the accent color
 _LOGO_MM: Final = (60, 18)  # largest width and height
 _LOGO_PX: Final = (480, 144)  # the same at about 200 pixels per inch
@@ -304,7 +305,7 @@ class _Writer:
         pdf = self._pdf
         right, (width, height) = pdf.w - pdf.r_margin, _LOGO_MM
         if sheet.logo is None:
-            pdf.set_xy(right - width, top)
+            pdf.set_xy(right - width, top + _SHOP_DROP_MM)
             self._text(sheet.shop, 12, sheet.accent, width, "R", is_bold=True)
             return
         picture = _reduce_logo(sheet.logo)
