@@ -223,6 +223,20 @@ _LANGUAGES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
+_MOST_NARROW: Final = 3  # a table of at most so many columns is readable on a phone
+
+
+def _headings(tokens: Sequence[Token], table: int) -> list[str]:
+    """Return the headings of the table that begins at token ``table``."""
+    headings: list[str] = []
+    for at in range(table, len(tokens)):
+        if tokens[at].type == "th_open":
+            headings.append(_plain(tokens[at + 1]))
+        elif tokens[at].type == "thead_close":
+            break
+    return headings
+
+
 class _Renderer(RendererHTML):
     """Markdown as the reference shows it: headings that can be linked to, code in figures."""
 
@@ -243,9 +257,44 @@ class _Renderer(RendererHTML):
         )
 
     def table_open(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
-        """Make a wide table scrollable."""
+        """Make a table scrollable. On a phone, rows of a table with many columns become cards."""
+        del options, env
+        is_wide = len(_headings(tokens, idx)) > _MOST_NARROW
+        return (
+            f'<div class="table{" wide" if is_wide else ""}" tabindex="0" role="group"'
+            ' aria-label="Table"><table role="table">'
+        )
+
+    def thead_open(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
+        """Name the role, which style sheets that change the display would remove."""
         del tokens, idx, options, env
-        return '<div class="table" tabindex="0" role="group" aria-label="Table"><table>'
+        return '<thead role="rowgroup">'
+
+    def tbody_open(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
+        """Name the role, as ``thead_open`` does."""
+        del tokens, idx, options, env
+        return '<tbody role="rowgroup">'
+
+    def tr_open(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
+        """Name the role, as ``thead_open`` does."""
+        del tokens, idx, options, env
+        return '<tr role="row">'
+
+    def th_open(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
+        """Name the role, as ``thead_open`` does."""
+        del tokens, idx, options, env
+        return '<th role="columnheader" scope="col">'
+
+    def td_open(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
+        """Name the column, which a card on a phone shows before its value."""
+        del options, env
+        start, column = idx, 0
+        while tokens[start].type != "tr_open":
+            start -= 1
+            column += tokens[start].type == "td_open"
+        while tokens[start].type != "table_open":
+            start -= 1
+        return f'<td role="cell" data-label="{escape(_headings(tokens, start)[column])}">'
 
     def table_close(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
         """Close the elements of ``table_open``."""
