@@ -57,6 +57,10 @@ The icons in src/opentill/web/static/lucide are those of Lucide 1.62.0 (npm pack
 unchanged, under the ISC licence; some of them are derived from Feather, under the MIT licence. Both
 are in src/opentill/web/static/lucide/LICENSE.txt.
 
+The marks in visa.svg, alipay.svg and wechat_pay.svg in src/opentill/web/static are drawn after
+Simple Icons 16.37.0 (npm package simple-icons, CC0-1.0). They are trademarks of their owners and
+stand beside the payment methods that they name.
+
 The container image also has packages of Debian, among them libnss-wrapper,
 fonts-dejavu-core, fonts-ipaexfont-gothic and fonts-wqy-microhei; their licences are in
 /usr/share/doc/*/copyright.

@@ -55,7 +55,7 @@ async def _open(context: BrowserContext, language: Language = "en") -> tuple[Pag
     page = await context.new_page()
     errors: list[str] = []
 
-    async def fulfil(route: Route) -> None:
+    async def fulfill(route: Route) -> None:
         path = urlsplit(route.request.url).path
         if path.startswith("/static/"):
             file = assets.ASSETS[path.removeprefix("/static/")]
@@ -68,7 +68,7 @@ async def _open(context: BrowserContext, language: Language = "en") -> tuple[Pag
             assert "unsafe" not in headers["content-security-policy"]
             await route.fulfill(body=response.body, headers=headers)
 
-    await page.route("**/*", fulfil)
+    await page.route("**/*", fulfill)
     page.on("console", lambda message: errors.append(f"console: {message.text}"))
     page.on("pageerror", lambda error: errors.append(f"script: {error}"))
     page.on("dialog", lambda dialog: errors.append(f"dialog: {dialog.message}"))

@@ -19,7 +19,7 @@ WIDTHS: Final = (320, 900, 1280)
 FIND_BROKEN_WORDS: Final = """() => {
   document.documentElement.style.fontSize = '200%';
   const broken = [];
-  for (const span of document.querySelectorAll('.method span, .price bdi')) {
+  for (const span of document.querySelectorAll('.method .name, .price bdi')) {
     const tile = span.closest('label, .side').getBoundingClientRect();
     let at = 0;
     for (const word of span.firstChild.data.split(' ')) {
@@ -41,7 +41,7 @@ FIND_BROKEN_WORDS: Final = """() => {
 async def test_no_word_breaks_or_overflows_at_twice_the_text_size(browser: Browser) -> None:
     page = await browser.new_page()
 
-    async def fulfil(route: Route) -> None:
+    async def fulfill(route: Route) -> None:
         path = urlsplit(route.request.url).path
         name = path.removeprefix("/static/").removeprefix("/")
         if path.startswith("/static/"):
@@ -53,7 +53,7 @@ async def test_no_word_breaks_or_overflows_at_twice_the_text_size(browser: Brows
         else:
             await route.abort()
 
-    await page.route("**/*", fulfil)
+    await page.route("**/*", fulfill)
     for language in offered("customer"):
         for width in WIDTHS:
             await page.set_viewport_size({"width": width, "height": 800})

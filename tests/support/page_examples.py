@@ -128,6 +128,11 @@ def _render_links(payment: Payment, visit: Visit) -> dict[str, Page]:
     most = Money(payment.amount.minor * 1000, payment.amount.currency)
     return {
         "link": link_page(link, visit, LinkEntries()),
+        "link-many": link_page(
+            msgspec.structs.replace(link, most_at_once=3, quantity=3),
+            visit,
+            LinkEntries(quantity="3"),
+        ),
         "link-quantity": link_page(
             link, visit, entries, {"quantity": "Enter a whole number from 1 to {most}"}
         ),

@@ -258,6 +258,7 @@ class PublicSession(Session, frozen=True, kw_only=True):
     support_email: str | None
     support_url: str | None
     terms_url: str | None
+    time_zone: str
 
     @property
     def logo_path(self) -> str | None:

@@ -71,6 +71,12 @@ async def _page(
         unfinished = await payment_links.find_open_session(tx, link, session_id, request.now)
     if merchant.charge_off is not None:
         state, unfinished = "INACTIVE", None
+    entries = entries or model.LinkEntries(quantity=request.query.get("quantity", "1"))
+    quantity = _quantity(entries)
+    if not 1 <= quantity <= link.max_quantity:
+        quantity = 1
+    if not errors:
+        entries = msgspec.structs.replace(entries, quantity=str(quantity))
     view = model.Link(
         slug=link.slug,
         state=state,
@@ -79,6 +85,7 @@ async def _page(
         least=Money(offer.least_minor, offer.currency),
         most=Money(offer.most_minor, offer.currency),
         most_at_once=link.max_quantity,
+        quantity=quantity,
         reference=link.client_reference,
         unfinished=None if unfinished is None else unfinished.id,
         livemode=request.app.settings.livemode,
@@ -86,7 +93,7 @@ async def _page(
     )
     if state != "ACTIVE" and unfinished is None and status == 200:  # noqa: PLR2004 - of HTTP
         status = _GONE
-    entries = msgspec.structs.replace(entries or model.LinkEntries(), form_id=secrets.token_hex(16))
+    entries = msgspec.structs.replace(entries, form_id=secrets.token_hex(16))
     visit = request.visit(lang)
     html = render.link_page(view, visit, entries, errors)
     return page(html, visit.localizer.language, status)

@@ -22,6 +22,8 @@ State = Literal[
     "open", "stopped", "waiting", "paid", "refunded", "expired", "closed", "failed", "revoked"
 ]
 
+_LONG_MS: Final = 20 * 3_600_000
+
 METHODS: Final[tuple[Method, ...]] = (
     "CREDIT_CARD",
     "ALIPAY",
@@ -78,7 +80,9 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     email_optional: bool = False  # whether the customer may leave the email out, as in Epay orders
     name: str = ""
     paid_at: int | None = None
+    zone: ZoneInfo = ZoneInfo("UTC")  # the customer's time zone if it is known, else the shop's
     method: Method | None = None
+    card: str = ""  # brand and last four digits of the card that paid, "" if unknown
     refunded: Money | None = None
     livemode: bool = True  # whether the customer pays real money
     stopped: bool = False  # whether the merchant's capability ``charge`` is off
@@ -87,6 +91,13 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     brand: Brand = Brand()
     quantity: int = 1
     reference: str | None = None  # the shop's own number of the order, None if it has none
+
+    def shows_time_left(self, now: int) -> bool:
+        """Whether the page says how long it can be used, because that is less than 20 hours.
+
+        WCAG 2.2 (2.2.1) does not count longer limits.
+        """
+        return self.expires_at - now < _LONG_MS
 
     @property
     def price(self) -> Money:
@@ -104,6 +115,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     least: Money
     most: Money  # equal to ``least`` unless the customer enters the amount
     most_at_once: int = 1
+    quantity: int = 1  # how many the customer has chosen so far
     reference: str | None = None
     # Id of an open session that this browser opened by the link; None: none.
     unfinished: str | None = None
@@ -116,14 +128,14 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
         return self.least != self.most
 
     @property
-    def amount(self) -> Money:
+    def price(self) -> Money:
         """The price of a single item, or the least that the customer may enter."""
         return self.least
 
     @property
-    def quantity(self) -> int:
-        """One, because the customer has not entered a quantity yet."""
-        return 1
+    def amount(self) -> Money:
+        """The price of the chosen quantity."""
+        return Money(self.least.minor * self.quantity, self.least.currency)
 
 
 class LinkEntries(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,9 +10,11 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl
+from zoneinfo import ZoneInfo
 
 import msgspec
 import structlog
+from babel.core import get_global
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -105,7 +107,8 @@ class PageRequest:
         )
         view = msgspec.structs.replace(view, order=order)
         self.locale = view.session.locale
-        payment = _payment(view, self.app)
+        zone = self.guess_zone() or ZoneInfo(view.session.time_zone)
+        payment = _payment(view, self.app, zone)
         # Only the payment form shows the whole email address; other pages mask it.
         if model.state_of(payment, self.now) == "open":
             email, name = self._prefilled(view)
@@ -119,6 +122,17 @@ class PageRequest:
                 )
                 payment = msgspec.structs.replace(payment, success_url=address)
         return view, payment
+
+    def guess_zone(self) -> ZoneInfo | None:
+        """Guess the time zone from the region of the browser's first language.
+
+        Returns None unless the region has only one time zone.
+        """
+        accepted = self.headers.get(b"accept-language", b"").decode("latin-1")
+        first = accepted.partition(",")[0].partition(";")[0].strip()
+        region = first.replace("_", "-").rpartition("-")[2].upper()
+        zones: list[str] = get_global("territory_zones").get(region, [])
+        return ZoneInfo(zones[0]) if len(zones) == 1 else None
 
     def _prefilled(self, view: checkouts.PageView) -> tuple[str, str]:
         """Return email and name for the form.
@@ -140,8 +154,11 @@ class PageRequest:
         return prefilled
 
 
-def _payment(view: checkouts.PageView, app: App) -> model.Payment:
+def _payment(view: checkouts.PageView, app: App, zone: ZoneInfo) -> model.Payment:
     session, order, last = view.session, view.order, view.last_attempt
+    # The page reads the last attempt only, so that the card of an earlier one is not shown.
+    is_paid_by_last = last is not None and last.id == order.paid_attempt_id
+    card = orders.card_of_attempt(last) if last is not None and is_paid_by_last else None
     currency = session.currency
     offered = gateways.offered_methods(
         app.gateways,
@@ -164,7 +181,9 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
         email_optional=order.source == "EPAY",
         name=order.customer_name or session.customer_name or "",
         paid_at=order.paid_at,
+        zone=zone,
         method=order.payment_method,
+        card=orders.format_card(card) if card else "",
         refunded=Money(order.refunded_minor, order.currency),
         livemode=bool(order.livemode),  # the order comes from all_with_livemode, so it is not None
         stopped=session.charge_off is not None,

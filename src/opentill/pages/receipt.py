@@ -7,7 +7,6 @@ did, and masks the email.
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from babel.core import get_global
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -32,7 +31,7 @@ async def _find_receipt(request: PageRequest, session_id: str) -> model.Receipt:
         raise NotFound
     async with request.app.db.connection() as tx:
         receipt = await service.find(tx, view.order, view.session)
-    own_zone = _chosen_zone(request) or _guess_zone(request) or receipt.shop_zone
+    own_zone = _chosen_zone(request) or payment.zone
     return model.Receipt(payment=payment, receipt=receipt, own_zone=own_zone)
 
 
@@ -42,18 +41,6 @@ def _chosen_zone(request: PageRequest) -> ZoneInfo | None:
         return ZoneInfo(settingvalues.time_zone(request.query.get("zone", "").strip()))
     except ValueError:
         return None
-
-
-def _guess_zone(request: PageRequest) -> ZoneInfo | None:
-    """Guess the time zone from the region of the browser's first language.
-
-    Returns None unless the region has only one time zone.
-    """
-    accepted = request.headers.get(b"accept-language", b"").decode("latin-1")
-    first = accepted.partition(",")[0].partition(";")[0].strip()
-    region = first.replace("_", "-").rpartition("-")[2].upper()
-    zones: list[str] = get_global("territory_zones").get(region, [])
-    return ZoneInfo(zones[0]) if len(zones) == 1 else None
 
 
 async def show(request: PageRequest, session_id: str) -> Response:

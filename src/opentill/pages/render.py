@@ -250,7 +250,7 @@ def _shop_page(
         help_address=safe_url(brand.url),
         terms_address=safe_url(brand.terms),
         base=visit.base,
-        **{"refresh": None, **values},
+        **{"refresh": None, "cancel_url": None, **values},
     )
 
 

@@ -158,8 +158,10 @@ def _notes(receipt: Receipt, reader: Reader) -> list[str]:
     url = f"{reader.public_url.rstrip('/')}/receipt/{receipt.session_id}"
     notes = [reader.localizer.gettext("View online: {url}", url=url).unescape()]
     if receipt.contact:
-        question = reader.localizer.gettext("Need help? Contact {merchant}:", merchant=receipt.shop)
-        notes.insert(0, f"{question.unescape()} {', '.join(receipt.contact)}")
+        help_line = reader.localizer.gettext(
+            "Need help? Contact {merchant}:", merchant=receipt.shop
+        )
+        notes.insert(0, f"{help_line.unescape()} {', '.join(receipt.contact)}")
     return notes
 
 

@@ -28,6 +28,7 @@ from babel.numbers import (
     NumberPattern,
     format_decimal,
     get_currency_name,
+    get_currency_symbol,
     parse_pattern,
 )
 from markupsafe import Markup, escape
@@ -120,6 +121,14 @@ class Localizer:
     def has_shared_sign(self, money: Money) -> bool:
         """Whether other currencies have the same sign as the amount's, such as ``$``."""
         return _SHARED_SIGN.search(self.amount(money)) is not None
+
+    def currency_sign(self, code: str) -> str:
+        """Return the sign of a currency: ``€``, ``CN¥``, or its code if it has none."""
+        return str(get_currency_symbol(code, locale=self._locale))
+
+    def clock(self, time_ms: int, zone: tzinfo) -> str:
+        """Format the time of day in a time zone: ``17:39``."""
+        return f"{times.moment(time_ms, zone):%H:%M}"
 
     def number(self, number: int) -> str:
         """Format an integer: ``1,234``."""

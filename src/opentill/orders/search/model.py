@@ -12,8 +12,8 @@ class Condition(msgspec.Struct, frozen=True):
     """A term that an order must have in ``field``; None: in any field.
 
     Orders whose ids are in ``ids``, and orders that fulfill one of ``others``, fulfill the
-    condition whatever their terms are. ``others`` must be such that an order has only one of all the terms:
-    different email addresses, or one amount in different currencies.
+    condition whatever their terms are. ``others`` must be such that an order has only one of all
+    the terms: different email addresses, or one amount in different currencies.
     """
 
     term: str
