@@ -125,6 +125,43 @@ def test_credentials_come_from_environment_variables(opentill: Commands, bank: B
     assert bank.secret not in refusal
 
 
+def test_the_choice_of_an_account_is_explained(opentill: Commands, bank: Bank) -> None:
+    environ = {"BANK_URL": bank.url, "BANK_SECRET": bank.secret}
+    common = ("--env", "url=BANK_URL", "--env", "secret=BANK_SECRET", *WHY)
+    for label, *options in (
+        ("Cards", "--methods", "CREDIT_CARD"),
+        ("Large", "--limit", "CNY:100.00-", "--priority", "1"),
+        ("First", "--priority", "2", "--weight", "30"),
+        ("Second", "--priority", "2"),
+        ("Little", "--priority", "1", "--day-limit", "CNY:9.99"),
+        ("Resting",),
+    ):
+        opentill.json("gateways", "add", "sandbox", label, *options, *common, **environ)
+    opentill.json("gateways", "pause", "Resting", *WHY)
+    payment = ("--amount", "10", "--currency", "cny", "--method", "alipay")
+    rows = opentill.json("gateways", "explain", *payment, "--device", "phone")
+    assert [row["place"] for row in rows] == [1, 2, 3, None, None, None, None]
+    assert [row["result"] for row in rows] == ["chosen", "fits", "fits"] + ["does not fit"] * 4
+    assert (rows[0]["account"], rows[0]["why"]) == (
+        "sandbox", "order of OPENTILL_ROUTES and OPENTILL_GATEWAYS",
+    )  # fmt: skip
+    assert {rows[1]["account"], rows[2]["account"]} == {"First (sandbox)", "Second (sandbox)"}
+    assert rows[1]["why"].startswith("priority 2, at random with weight ")
+    assert {row["account"]: row["why"] for row in rows[3:]} == {
+        "Cards (sandbox)": "it does not take ALIPAY in CNY",
+        "Large (sandbox)": "the amount is outside its limits: CNY:100.00-",
+        "Little (sandbox)": "it has reached its limit of the day: CNY:9.99",
+        "Resting (sandbox)": "it is paused",
+    }
+    for words, text in (
+        (("--amount", "x"), "--amount must be a decimal number"),
+        (("--currency", "XXY"), "--currency must be an ISO 4217 code"),
+        (("--method", "CARD"), "--method must be one of"),
+        (("--device", "tablet"), "--device must be desktop or phone"),
+    ):
+        assert text in opentill.refusal("gateways", "explain", *payment, *words)
+
+
 REFUSALS: Final[list[tuple[tuple[str, ...], str]]] = [
     (("add", "manual", "A"), "gateway must be one of"),
     (("add", "sandbox", "A", "--env", "url=PATH"), "must be given"),

@@ -91,7 +91,7 @@ CASES: Final = {
             "cause": "", "customer_email": "", "customer_name": None, "payer_ip": "",
             "attempt_id": new_id("att"), "gateway": "gat_1", "method": "CREDIT_CARD",
             "amount_minor": 1, "currency": row["currency"], "locale": "en", "check_at": LATE,
-            "now": LATE, "limit_day": 0,
+            "now": LATE, "limit_day": 0, "route": None,
         },
         changed_column=None,
         where="status = 'PENDING'",

@@ -22,6 +22,7 @@ from opentill.gateways import Gateways, accounts
 from opentill.gateways.account import GatewayAccount
 from opentill.gateways.accounts import follower
 from opentill.gateways.accounts.follower import AccountFollower
+from opentill.gateways.choice import PassedOver, decode_reason
 from opentill.gateways.model import PaymentOutcome
 from opentill.gateways.sandbox import SandboxGateway
 from opentill.orders import ATTEMPT_ENDS
@@ -393,6 +394,26 @@ def test_a_pause_keeps_the_adapter_of_the_account(deployment: Deployment) -> Non
 
 
 # ── pages ──
+
+
+def test_a_payment_says_why_it_went_to_its_account(deployment: Deployment, shop: Shop) -> None:
+    """The first account's provider cannot be reached, so the second one takes the payment."""
+    server, bank = deployment.server, deployment.banks[0]
+    dead_bank = Bank("http://127.0.0.1:9", bank.secret)
+    dead = add_account(server, dead_bank, "Away", priority=1)
+    deployment.wait_for(dead)
+    deployment.only(deployment.accounts[0])
+    attempt = start_payment(server, create_session(shop)["id"])
+    deployment.set_status(dead, "RETIRED")
+    assert attempt.gateway == deployment.accounts[0].id
+    reason = decode_reason(attempt.route)
+    assert reason is not None
+    assert reason.passed == (PassedOver(dead.id, "UNREACHABLE"),)
+    assert decode_reason('{"by":"OF_ANOTHER_VERSION"}') is None
+    auditor = create_person(server, None, staff_role="auditor")
+    page = auditor.get(f"/console/payments/{attempt.order_id}").text
+    assert "Bank 1 (sandbox)" in page
+    assert "Away (sandbox) could not be reached" in page
 
 
 def test_pages_of_staff_name_an_account_by_its_label(deployment: Deployment, shop: Shop) -> None:

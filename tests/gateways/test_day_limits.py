@@ -179,6 +179,12 @@ def test_parallel_payments_stop_exactly_at_the_limit_and_go_to_the_next_account(
     assert gateways == {limited.id: LIMIT, other.id: PAYMENTS - LIMIT}
     assert desk.total(limited) == (LIMIT, LIMIT * 999)
     assert desk.total(other) == (0, 0)  # an account without a limit writes no total
+    reasons = Counter(attempt.route for attempt in attempts if attempt)
+    passed = f'"passed":[{{"account":"{limited.id}","why":"DAY_LIMIT"}}]'
+    assert reasons == {
+        '{"by":"PRIORITY","priority":1}': LIMIT,
+        f'{{"by":"PRIORITY","priority":2,{passed}}}': PAYMENTS - LIMIT,
+    }
 
 
 def test_parallel_payments_are_refused_if_no_other_account_takes_them(desk: Desk) -> None:

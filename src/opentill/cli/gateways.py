@@ -1,4 +1,4 @@
-"""``opentill gateways list|add|set|test|pause|resume|retire|rotate``: accounts at gateways."""
+"""``opentill gateways``: accounts at gateways, and why a payment goes to which."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from opentill.cli import gateway_terms, inputs, output, session
+from opentill.cli import gateway_explain, gateway_terms, inputs, output, session
 from opentill.cli.registration import acting, add_group
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def register(app: typer.Typer) -> None:
         list=list_,
         add=add,
         set=set_,
+        explain=gateway_explain.explain,
         test=test,
         pause=pause,
         resume=resume,

@@ -1,10 +1,10 @@
 """``opentill orders list|search|show|history|note|refund|confirm|…``."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from opentill.cli import inputs, manual_actions, output, session
+from opentill.cli import inputs, manual_actions, order_attempts, output, session
 from opentill.cli.output import Json
 from opentill.cli.registration import acting, add_group
 
@@ -43,24 +43,27 @@ _Any = Annotated[
 
 
 def show(order: _Any, *, as_json: Json = False) -> None:
-    """Show an order with its notes."""
+    """Show an order with its payment attempts and notes."""
     from opentill import orders
 
     settings = session.settings()
 
-    async def work(tx: "Tx") -> "tuple[str, OrderDetail, list[OrderNote]]":
+    async def work(tx: "Tx") -> "tuple[str, OrderDetail, list[OrderNote], list[dict[str, Any]]]":
         order_row = await orders.find_by_anything(tx, order)
         with_mode = await orders.with_livemode(tx, order_row, deployment=settings.livemode)
         detail = orders.OrderDetail.from_order(with_mode, await orders.card_of(tx, order_row))
-        return order_row.merchant_id, detail, await orders.notes_of(tx, order_row)
+        attempts = await order_attempts.list_records(tx, order_row)
+        return order_row.merchant_id, detail, await orders.notes_of(tx, order_row), attempts
 
-    merchant_id, detail, notes = session.query(work, settings)
+    merchant_id, detail, notes, attempts = session.query(work, settings)
     record = {"merchantId": merchant_id, **output.plain(detail)}
     if as_json:
         listed = [{"at": note.at, "who": note.who, "note": note.note} for note in notes]
-        output.show({**record, "notes": listed}, as_json=True)
+        output.show({**record, "attempts": attempts, "notes": listed}, as_json=True)
         return
     output.show(record, as_json=False)
+    if attempts:
+        output.show(output.Result(attempts, order_attempts.COLUMNS), as_json=False)
     if notes:
         output.show(output.Result(notes, ("at", "who", "note")), as_json=False)
 
@@ -71,7 +74,8 @@ def history(order: _Any) -> "Sequence[object]":
 
     async def work(tx: "Tx") -> "Sequence[object]":
         order_row = await orders.find_by_anything(tx, order)
-        return await orders.history(tx, order_row.merchant_id, order_row.id)
+        rows = await orders.history(tx, order_row.merchant_id, order_row.id)
+        return await order_attempts.with_account_names(tx, rows)
 
     return session.query(work)
 

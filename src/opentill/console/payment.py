@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from opentill import merchants, orders, people, webhooks
 from opentill.approvals import WaitingAction
-from opentill.console import payment_actions, payment_refund
+from opentill.console import payment_actions, payment_refund, routes
 from opentill.console.labels import GIVE_A_REASON_255
 from opentill.console.payment_actions import ACTIONS, Action, ActionCall
 from opentill.console.payments import PLACE
@@ -84,7 +84,9 @@ async def _values(request: PageRequest, form_input: FormInput | None = None) -> 
             tx, payment.order, offers, (who, request.app.settings, request.now)
         )
     return {
-        **payment_facts.template_values(payment, request.localizer, request.now),
+        **payment_facts.template_values(
+            payment, request.localizer, request.now, partial(routes.attempt_facts, request)
+        ),
         "merchant": payment.merchant,
         "resend_to": request.console("payments", payment.order.id, "resend") if manages else "",
         "manages": manages,

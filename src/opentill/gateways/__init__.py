@@ -1,6 +1,14 @@
 """Gateways: the adapter interface to payment service providers, the registry, and routing."""
 
 from opentill.gateways.calls import initialize_metrics, observe_call
+from opentill.gateways.choice import (
+    PassedOver,
+    PaymentFacts,
+    Route,
+    candidates,
+    find_routes,
+    offered_methods,
+)
 from opentill.gateways.model import (
     BadCallback,
     Checks,
@@ -28,10 +36,8 @@ from opentill.gateways.routing import (
     Gateways,
     account_name,
     callback_url,
-    candidates,
     gateway_of,
     methods_of,
-    offered_methods,
 )
 
 __all__ = [
@@ -49,16 +55,20 @@ __all__ = [
     "Method",
     "Notified",
     "OfAnotherGateway",
+    "PassedOver",
+    "PaymentFacts",
     "PaymentOutcome",
     "PaymentRequest",
     "PaymentStatus",
     "RefundOutcome",
     "RefundRequest",
     "RefundStatus",
+    "Route",
     "Traces",
     "account_name",
     "callback_url",
     "candidates",
+    "find_routes",
     "gateway_of",
     "initialize_metrics",
     "load",

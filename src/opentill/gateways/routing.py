@@ -1,14 +1,11 @@
-"""The choice of gateways for a payment, by methods, order of preference and reachability.
+"""The gateways of a process with what the choice for a payment needs (``choice.py``).
 
-``OPENTILL_GATEWAYS`` is the default order, ``OPENTILL_ROUTES`` overrides it for a method, and
-``OPENTILL_GATEWAY_<NAME>_METHODS`` restricts the methods of a gateway. These are the accounts of
-the environment. Accounts in the database follow them, by priority and weight.
+``OPENTILL_GATEWAY_<NAME>_METHODS`` restricts the methods of a gateway of the environment.
 """
 
-import random
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 from opentill.core.errors import ConfigurationError
 from opentill.core.money import EXPONENTS, Money
@@ -121,6 +118,17 @@ class Gateways(dict[str, Gateway]):
         """
         self._exhausted[name, amount.currency] = (time.monotonic() + _EXHAUSTED_S, amount.minor)
 
+    def obstacles(self, amount: Money | None) -> dict[str, Literal["UNREACHABLE", "DAY_LIMIT"]]:
+        """Return the accounts that are to be tried last for an amount, and why."""
+        obstacles: dict[str, Literal["UNREACHABLE", "DAY_LIMIT"]] = {}
+        for name in self._unreachable_until:
+            if self.is_unreachable(name):
+                obstacles[name] = "UNREACHABLE"
+        for name, _ in self._exhausted:
+            if self.is_exhausted(name, amount):
+                obstacles[name] = "DAY_LIMIT"
+        return obstacles
+
     def is_exhausted(self, name: str, amount: Money | None) -> bool:
         """Whether an account's limit of the day was too small within the last two seconds."""
         if amount is None or not self._exhausted:
@@ -159,83 +167,6 @@ def methods_of(gateways: Mapping[str, Gateway], name: str, currency: str) -> tup
         for method in supported
         if method in allowed and currency in (allowed[method] or (currency,))
     )
-
-
-def _may_take(
-    gateways: Mapping[str, Gateway], name: str, amount: Money | None, merchant_id: str | None
-) -> bool:
-    """Whether an account takes new payments of a merchant, and of this amount if it is known."""
-    account = gateways.accounts.get(name) if isinstance(gateways, Gateways) else None
-    if account is None or not isinstance(gateways, Gateways):
-        return True
-    return (
-        account.status == "ACTIVE"
-        and name not in gateways.unreadable
-        and account.livemode == gateways.livemode
-        and account.merchant_id in (None, merchant_id)
-        and (amount is None or account.allows(amount))
-    )
-
-
-def _preference(gateways: Gateways, method: Method, name: str) -> tuple[int, int, float]:
-    """Return a sort key: the merchant's own accounts, the environment's, then the operator's.
-
-    Among accounts of equal priority the order is random, and each one's chance to be the first is
-    proportional to its weight (Efraimidis and Spirakis, "Weighted random sampling", 2006).
-    """
-    account = gateways.accounts.get(name)
-    if account is None:
-        first = gateways.routes.get(method, ())
-        return 1, first.index(name) if name in first else len(first), 0.0
-    chance: float = random.random() ** (1 / account.weight)  # noqa: S311 - spreads load only
-    return (2 if account.merchant_id is None else 0), account.priority, -chance
-
-
-def candidates(
-    gateways: Mapping[str, Gateway],
-    method: Method,
-    currency: str,
-    *,
-    amount_minor: int | None = None,
-    merchant_id: str | None = None,
-) -> list[str]:
-    """Return the accounts for a payment, the preferred first.
-
-    Unreachable ones are last, and behind them those that have reached their limit of the day.
-
-    Without an amount, limits do not count; without a merchant, no merchant's own account does.
-    """
-    amount = None if amount_minor is None else Money(amount_minor, currency)
-    names = [
-        name
-        for name in gateways
-        if _may_take(gateways, name, amount, merchant_id)
-        and method in methods_of(gateways, name, currency)
-    ]
-    if isinstance(gateways, Gateways):
-        names.sort(key=lambda name: _preference(gateways, method, name))
-        names.sort(key=gateways.is_unreachable)
-        names.sort(key=lambda name: gateways.is_exhausted(name, amount))
-    return names
-
-
-def offered_methods(
-    gateways: Mapping[str, Gateway],
-    currency: str,
-    *,
-    amount_minor: int | None = None,
-    merchant_id: str | None = None,
-) -> tuple[Method, ...]:
-    """Return the methods for a payment, in the gateways' order of preference, each once.
-
-    Amount and merchant are as in ``candidates``.
-    """
-    amount = None if amount_minor is None else Money(amount_minor, currency)
-    methods: dict[Method, None] = {}
-    for name in gateways:
-        if _may_take(gateways, name, amount, merchant_id):
-            methods |= dict.fromkeys(methods_of(gateways, name, currency))
-    return tuple(methods)
 
 
 def read_methods(gateway: Gateway, name: str, text: str) -> Methods:

@@ -27,6 +27,7 @@ from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.figures.model import day_bounds, local
+from opentill.gateways import accounts as gateway_accounts
 from opentill.mail import approval_reminders, dead_letters, outbox, queries, topics, triggers
 from opentill.mail.digest_model import DigestContent, DigestDay, DigestMerchant
 from opentill.mail.model import (
@@ -243,8 +244,13 @@ async def queue_staff_alerts(db: Db, settings: Settings, now: int) -> int:
         if violations:
             alerts.append(("books_violated", "books", ViolationsContent(violations=violations)))
         before = now - _OUTAGE_MS
+        account_names = await gateway_accounts.list_names(tx)
         for outage in await queries.OUTAGES.all(tx, before=before, least=_OUTAGE_THRESHOLD):
-            outage_content = msgspec.convert(outage, OutageContent, from_attributes=True)
+            outage_content = OutageContent(
+                gateway=account_names.get(outage.gateway, outage.gateway),
+                payments=outage.payments,
+                since=outage.since,
+            )
             alerts.append(("gateway_away", f"gateway {outage.gateway}", outage_content))
         mails: list[NewMail] = []
         for topic, cause, content in alerts:

@@ -48,13 +48,13 @@ from opentill.orders.payments.failed_attempts import (
     find_uncounted_since,
     list_uncounted_merchants,
 )
+from opentill.orders.payments.intents import start_attempt
 from opentill.orders.payments.manual import awaits_confirmation, confirm_manually, revoke_manually
 from opentill.orders.payments.model import FailedAttempts, Payer, PaymentIntent, Report
 from opentill.orders.payments.outcomes import apply_outcome
 from opentill.orders.payments.service import (
     OrderState,
     query_attempt,
-    start_attempt,
     submit,
 )
 from opentill.orders.pricing import with_fee_of

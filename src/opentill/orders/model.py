@@ -288,6 +288,8 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     # the account had no day limit.
     limit_day: int | None = None
     limit_released: bool = False  # whether it was removed from the total again
+    # Why it went to its gateway: JSON of a ``gateways.choice.RouteReason``; None: nobody chose.
+    route: str | None = None
 
     def waits_for_customer(self, method: str) -> bool:
         """Whether a customer who chooses this method continues with this attempt.
@@ -314,6 +316,7 @@ class NewAttempt(msgspec.Struct, frozen=True, kw_only=True):
     payer_ip: str
     check_at: int | None
     limit_day: int | None = None  # only if the account has a day limit
+    route: str | None = None  # as in PaymentAttempt
 
 
 class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):

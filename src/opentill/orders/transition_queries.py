@@ -170,9 +170,9 @@ UNPAID = Query(
 _INSERT_ATTEMPT: Final = """
     insert into payment_attempts (merchant_id, id, order_id, gateway, method, status, amount_minor,
         currency, provider_ref, action_url, qr_text, reason, locale, payer_ip, check_at, checks,
-        created_at, updated_at, limit_day)
+        created_at, updated_at, limit_day, route)
     select merchant_id, :attempt_id, id, :gateway, :method, 'SUBMITTED', :amount_minor, :currency,
-        '', '', '', '', :locale, :payer_ip, :check_at, 0, :now, :now, :limit_day
+        '', '', '', '', :locale, :payer_ip, :check_at, 0, :now, :now, :limit_day, :route
     from moved
     returning *
 """

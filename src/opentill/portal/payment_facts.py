@@ -1,26 +1,36 @@
 """The values of ``payment_facts.html``, which the merchant's and the staff's pages include."""
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
 
 from opentill.core import money
+from opentill.orders import PaymentAttempt
 from opentill.portal import payment_technical
 from opentill.portal.payment_details import MOST_REFUNDS, Payment, amount_formatter
-from opentill.portal.payment_timeline import Timeline
+from opentill.portal.payment_timeline import Fact, Timeline
 from opentill.web.language import Localizer
 
 _LONGEST_VALUE: Final = 500  # at most this many characters of a metadata value are shown
 
 
-def template_values(payment: Payment, localizer: Localizer, now: int) -> dict[str, Any]:
-    """Return the template's values except ``resend_to``."""
+def template_values(
+    payment: Payment,
+    localizer: Localizer,
+    now: int,
+    attempt_facts: Callable[[PaymentAttempt], tuple[Fact, ...]] = lambda _: (),
+) -> dict[str, Any]:
+    """Return the template's values except ``resend_to``.
+
+    ``attempt_facts`` returns what the timeline says of an attempt, besides its method.
+    """
     return {
         "payment": payment,
         "order": payment.order,
         "zone": payment.zone,
-        "timeline": Timeline(payment, localizer).items(),
+        "timeline": Timeline(payment, localizer, attempt_facts).items(),
         "ledger": payment_technical.ledger_rows(payment, localizer),
         "events": payment_technical.event_rows(payment),
         "notice": payment_technical.notice_row(payment, localizer, now),

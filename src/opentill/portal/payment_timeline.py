@@ -1,7 +1,7 @@
 """The timeline of a payment: what happened to it, for people. Newest first."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -85,9 +85,18 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 class Timeline:
     """Builds the items of a payment's timeline."""
 
-    def __init__(self, payment: Payment, localizer: Localizer) -> None:
-        """Take a payment and the reader's language."""
+    def __init__(
+        self,
+        payment: Payment,
+        localizer: Localizer,
+        attempt_facts: Callable[[PaymentAttempt], tuple["Fact", ...]] = lambda _: (),
+    ) -> None:
+        """Take a payment and the reader's language.
+
+        ``attempt_facts`` returns what is said of an attempt, besides its method.
+        """
         self._payment = payment
+        self._attempt_facts = attempt_facts
         self._amount = amount_formatter(localizer)
         self._gettext = localizer.gettext
         self._localizer = localizer
@@ -126,7 +135,8 @@ class Timeline:
         for attempt in self._payment.attempts:
             method = self._method(attempt.method)
             sentence = self._gettext("Payment attempt: {method}", method=method)
-            yield Item(at=attempt.created_at, sentence=sentence)
+            facts = self._attempt_facts(attempt)
+            yield Item(at=attempt.created_at, sentence=sentence, facts=facts)
             if attempt.status in _ATTEMPT_TONES:
                 yield self._attempt_end(attempt)
 

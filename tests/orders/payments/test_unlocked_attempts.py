@@ -11,7 +11,7 @@ from opentill import checkouts, orders
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import Method, PaymentOutcome, PaymentRequest, PaymentStatus
 from opentill.orders import Order, Payer, PaymentAttempt, PaymentIntent
-from opentill.orders.payments import outcomes
+from opentill.orders.payments import intents, outcomes
 from opentill.orders.payments import service as payments
 from support.world import NOW, create_order, dump_rows, read_history, report_payment, submit_attempt
 
@@ -27,7 +27,7 @@ OUTCOMES: Final = (
 
 async def start(tx: Tx, order: Order) -> PaymentAttempt | None:
     """Record the intent to pay an order as it was read."""
-    return await payments.start_unlocked(tx, order, "sandbox", "CREDIT_CARD", PAYER, NOW + 5)
+    return await intents.start_unlocked(tx, order, "sandbox", "CREDIT_CARD", PAYER, NOW + 5)
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
@@ -36,7 +36,7 @@ async def test_an_intent_and_its_acceptance_need_no_lock(tx: Tx, outcome: Paymen
     attempt = await start(tx, order)
     assert attempt is not None
     assert (await orders.find(tx, order.merchant_id, order.id)).status == "CREATING"
-    accepted = await outcomes.accept(tx, payments.after_intent(order), attempt, outcome, NOW + 9)
+    accepted = await outcomes.accept(tx, intents.after_intent(order), attempt, outcome, NOW + 9)
     assert accepted is not None
     assert (accepted.status, accepted.provider_ref) == (outcome.status, outcome.provider_ref)
     assert (accepted.action_url, accepted.qr_text) == (outcome.action_url, outcome.qr_text)
@@ -73,7 +73,7 @@ async def test_a_callback_before_the_response_takes_precedence(tx: Tx, status: s
     await report_payment(tx, attempt, status, NOW + 6)
     before = await dump_rows(tx)
     late = PaymentOutcome(status="ACTION_REQUIRED", action_url="https://bank.example/1")
-    assert await outcomes.accept(tx, payments.after_intent(order), attempt, late, NOW + 9) is None
+    assert await outcomes.accept(tx, intents.after_intent(order), attempt, late, NOW + 9) is None
     assert await dump_rows(tx) == before
     assert (await orders.find_attempt(tx, order.merchant_id, attempt.id)).status == status
 
@@ -84,7 +84,7 @@ async def test_an_outcome_that_ends_an_attempt_is_not_applied_without_the_lock(t
     assert attempt is not None
     for status in ("SUCCEEDED", "DECLINED", "UNKNOWN", "UNREACHABLE"):
         outcome = PaymentOutcome(status=status)
-        sent = payments.after_intent(order)
+        sent = intents.after_intent(order)
         assert await outcomes.accept(tx, sent, attempt, outcome, NOW) is None
     assert await orders.find_attempt(tx, order.merchant_id, attempt.id) == attempt
 

@@ -282,6 +282,11 @@ async def list_accounts(tx: Tx) -> list[GatewayAccount]:
     return await queries.LIST.all(tx)
 
 
+async def list_names(tx: Tx) -> dict[str, str]:
+    """Return how reports name each account in the database, by id."""
+    return {account.id: account.name for account in await list_accounts(tx)}
+
+
 async def list_stored(tx: Tx) -> list[StoredAccount]:
     """Return all accounts with their encrypted credentials."""
     return await queries.STORED.all(tx)

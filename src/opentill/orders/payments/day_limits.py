@@ -36,15 +36,21 @@ async def is_exhausted(
     tx: Tx, *, gateways: Mapping[str, Gateway], name: str, order: Order, day: int
 ) -> bool:
     """Whether an account has reached its limit of a day; if so, it is tried last for a time."""
-    exhausted = await queries.LIMIT_IS_EXHAUSTED.get(
-        tx,
-        account_id=name,
-        currency=order.currency,
-        amount_minor=order.amount_minor,
-        limit_day=day,
-    )
+    exhausted = await exceeds(tx, name, order.currency, order.amount_minor, day)
     if exhausted and isinstance(gateways, Gateways):
         gateways.record_exhausted(name, Money(order.amount_minor, order.currency))
+    return exhausted
+
+
+async def exceeds(tx: Tx, account_id: str, currency: str, amount_minor: int, day: int) -> bool:
+    """Whether a payment would exceed the limit of an account and day."""
+    exhausted = await queries.LIMIT_IS_EXHAUSTED.get(
+        tx,
+        account_id=account_id,
+        currency=currency,
+        amount_minor=amount_minor,
+        limit_day=day,
+    )
     return bool(exhausted)
 
 

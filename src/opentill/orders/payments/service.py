@@ -10,19 +10,23 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-import msgspec
 import structlog
 
-from opentill.core import metrics
 from opentill.core.errors import Invalid
-from opentill.core.ids import new_id
 from opentill.core.money import Money
-from opentill.db.database import Db, Tx, after_commit
-from opentill.gateways import Gateways, callback_url, candidates, observe_call
+from opentill.db.database import Db, Tx
+from opentill.gateways import (
+    Gateways,
+    PassedOver,
+    PaymentFacts,
+    Route,
+    callback_url,
+    find_routes,
+    observe_call,
+)
 from opentill.gateways.model import (
     Expires,
     Gateway,
-    Method,
     PaymentOutcome,
     PaymentRequest,
 )
@@ -30,12 +34,12 @@ from opentill.orders import service, transitions
 from opentill.orders.model import (
     DAY_MS,
     OPERATOR,
-    NewAttempt,
     Order,
     PaymentAttempt,
 )
 from opentill.orders.payments import day_limits, queries
-from opentill.orders.payments.model import Payer, PaymentIntent
+from opentill.orders.payments.intents import Chosen, after_intent, start_unlocked
+from opentill.orders.payments.model import PaymentIntent
 from opentill.orders.payments.outcomes import FIRST_CHECK_MS, accept, apply_to_attempt
 
 _log: Final = structlog.get_logger()
@@ -135,7 +139,7 @@ async def _start(
 ) -> _Start:
     """Record an attempt, unless the order has one in progress or cannot be paid any more."""
     state = seen
-    exhausted = set[str]()  # accounts that have reached their limit of the day
+    exhausted: list[PassedOver] = []  # accounts that have reached their limit of the day
     while True:
         if state is None:
             state = await db.read(partial(_read, intent=intent))
@@ -147,18 +151,19 @@ async def _start(
         ):
             await db.autocommit(partial(_set_customer, intent=intent))
             return _Start(order, last, is_new=False)
-        names = [n for n in _candidates(gateways, intent, order) if n not in exhausted]
-        if not names:
+        routes = _find_routes(gateways, intent, order, exhausted)
+        if not routes:
             raise Invalid("method", _EXHAUSTED if exhausted else _NOT_OFFERED)
-        limit_day = day_limits.find_day(gateways, names[0], order, now)
+        name, reason = routes[0]
+        limit_day = day_limits.find_day(gateways, name, order, now)
         starting = partial(
             start_unlocked,
             order=order,
-            gateway=names[0],
+            gateway=name,
             method=intent.method,
             payer=intent.payer,
             now=now,
-            limit_day=limit_day,
+            chosen=Chosen(limit_day, reason.after(exhausted)),
         )
         attempt = await db.autocommit(starting)
         if attempt is not None:
@@ -167,23 +172,32 @@ async def _start(
             partial(
                 day_limits.is_exhausted,
                 gateways=gateways,
-                name=names[0],
+                name=name,
                 order=order,
                 day=limit_day,
             )
         ):
-            exhausted.add(names[0])
+            exhausted.append(PassedOver(name, "DAY_LIMIT"))
         state = None  # the order may have changed since it was read: read it again
 
 
-def _candidates(gateways: Mapping[str, Gateway], intent: PaymentIntent, order: Order) -> list[str]:
-    return candidates(
-        gateways,
-        intent.method,
-        order.currency,
+def _find_routes(
+    gateways: Mapping[str, Gateway],
+    intent: PaymentIntent,
+    order: Order,
+    passed: Sequence[PassedOver] = (),
+) -> list[Route]:
+    """Return the accounts for a payment, the preferred first, without those that were passed."""
+    payment = PaymentFacts(
+        method=intent.method,
+        currency=order.currency,
         amount_minor=order.amount_minor,
         merchant_id=order.merchant_id,
+        on_phone=intent.payer.on_phone,
     )
+    routes = find_routes(gateways, payment)
+    names = {each.account for each in passed}
+    return [route for route in routes if route.account not in names] if names else routes
 
 
 async def _read(tx: Tx, intent: PaymentIntent) -> OrderState:
@@ -226,19 +240,21 @@ async def _try_next_gateway(
     order = await service.lock(tx, intent.merchant_id, intent.order_id)
     last = await service.last_attempt(tx, order.merchant_id, order.id)
     is_overtaken = last is None or last.id != ended.id or order.status != "PENDING"
-    names = _candidates(gateways, intent, order)
-    others = [name for name in names if name not in tried]
+    passed = [PassedOver(name, "UNREACHABLE") for name in tried]
+    others = _find_routes(gateways, intent, order, passed)
     if ended.status != "DECLINED" or is_overtaken or len(tried) >= _MOST_GATEWAYS:
         return ended, False
-    for name in others:
+    for name, reason in others:
         day = day_limits.find_day(gateways, name, order, now)
-        attempt = await start_unlocked(tx, order, name, intent.method, intent.payer, now, day)
+        chosen = Chosen(day, reason.after(passed))
+        attempt = await start_unlocked(tx, order, name, intent.method, intent.payer, now, chosen)
         if attempt is not None:
             return attempt, True
         if day is None or not await day_limits.is_exhausted(
             tx, gateways=gateways, name=name, order=order, day=day
         ):
             raise transitions.NotLocked(order)
+        passed.append(PassedOver(name, "DAY_LIMIT"))
     return ended, False
 
 
@@ -367,66 +383,6 @@ def next_check(attempt: PaymentAttempt, now: int) -> int | None:
 
 def _awaits_operator(attempt: PaymentAttempt) -> bool:
     return attempt.gateway == OPERATOR and attempt.status == "ACTION_REQUIRED"
-
-
-async def start_attempt(
-    tx: Tx, order: Order, gateway: str, method: Method, payer: Payer, now: int
-) -> PaymentAttempt:
-    """Record the intent to pay a locked order through a gateway: the attempt, SUBMITTED.
-
-    Commit this before calling the gateway: if the call's result is lost, the worker queries the
-    gateway by the attempt's id until the outcome is known.
-    """
-    attempt = await start_unlocked(tx, order, gateway, method, payer, now)
-    if attempt is None:
-        raise transitions.NotLocked(order)
-    return attempt
-
-
-async def start_unlocked(
-    tx: Tx,
-    order: Order,
-    gateway: str,
-    method: Method,
-    payer: Payer,
-    now: int,
-    limit_day: int | None = None,
-) -> PaymentAttempt | None:
-    """Record the intent to pay an order that is not locked, as ``start_attempt`` does.
-
-    ``limit_day`` (Unix ms) is the day that a payment through an account with a day limit counts
-    for. Writes nothing and returns None if the order changed since it was read, or if the account
-    has reached its limit.
-    """
-    new = NewAttempt(
-        merchant_id=order.merchant_id,
-        id=new_id("att"),
-        order_id=order.id,
-        gateway=gateway,
-        method=method,
-        status="SUBMITTED",
-        amount_minor=order.amount_minor,
-        currency=order.currency,
-        locale=payer.locale,
-        payer_ip=payer.ip,
-        check_at=now + FIRST_CHECK_MS,
-        limit_day=limit_day,
-    )
-    with_payer = msgspec.structs.replace(
-        order, customer_email=payer.email, customer_name=payer.order_name, payer_ip=payer.ip
-    )
-    cause = f"{new.id} by {method} through {gateway}"
-    attempt = await transitions.submit(tx, with_payer, new, cause, now)
-    if attempt is not None:
-        after_commit(tx, partial(metrics.count_started_attempt, gateway, method))
-    return attempt
-
-
-def after_intent(order: Order) -> Order:
-    """Return an order as it is after the intent to pay it was recorded."""
-    return msgspec.structs.replace(
-        order, status="CREATING", history_number=order.history_number + 1
-    )
 
 
 async def may_query(db: Db, attempt: PaymentAttempt, now: int) -> bool:

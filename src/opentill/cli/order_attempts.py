@@ -1,0 +1,73 @@
+"""Payment attempts of an order as records, with the names of their gateway accounts."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from opentill.db.database import Tx
+    from opentill.gateways.choice import RouteReason
+    from opentill.orders import HistoryRow, Order
+
+COLUMNS: Final = ("id", "account", "method", "status", "reason", "why", "createdAt")
+_ACCOUNT_ID: Final = re.compile(r"\bgat?_[0-9a-z]{26}\b")
+_BASIS: Final = {
+    "ONLY": "the only account that fits",
+    "OWN": "the merchant's own account",
+    "ENVIRONMENT": "order of OPENTILL_ROUTES and OPENTILL_GATEWAYS",
+    "PRIORITY": "priority {priority}",
+    "WEIGHT": "priority {priority}, at random with weight {weight}",
+}
+_OBSTACLES: Final = {
+    "UNREACHABLE": "{account} could not be reached",
+    "DAY_LIMIT": "{account} has reached its limit of the day",
+}
+
+
+def reason_text(reason: "RouteReason", names: Mapping[str, str]) -> str:
+    """Return why a payment goes to an account; ``names`` are those of accounts by id."""
+    basis = _BASIS[reason.by].format(priority=reason.priority, weight=reason.weight)
+    passed = (
+        _OBSTACLES[each.why].format(account=names.get(each.account, each.account))
+        for each in reason.passed
+    )
+    return "; ".join([basis, *passed])
+
+
+async def list_records(tx: "Tx", order: "Order") -> list[dict[str, Any]]:
+    """Return the attempts of an order, the oldest first."""
+    from opentill import orders
+    from opentill.gateways import accounts
+    from opentill.gateways.choice import decode_reason
+
+    names = await accounts.list_names(tx)
+    records: list[dict[str, Any]] = []
+    for attempt in await orders.attempts(tx, order.merchant_id, order.id):
+        reason = decode_reason(attempt.route)
+        records.append(
+            {
+                "id": attempt.id,
+                "gateway": attempt.gateway,
+                "account": names.get(attempt.gateway, attempt.gateway),
+                "method": attempt.method,
+                "status": attempt.status,
+                "reason": attempt.reason,
+                "why": "" if reason is None else reason_text(reason, names),
+                "createdAt": attempt.created_at,
+            }
+        )
+    return records
+
+
+async def with_account_names(tx: "Tx", rows: Sequence["HistoryRow"]) -> list["HistoryRow"]:
+    """Replace the ids of accounts in the causes of an order's history by their names."""
+    import msgspec
+
+    from opentill.gateways import accounts
+
+    names = await accounts.list_names(tx)
+
+    def name_of(match: re.Match[str]) -> str:
+        return names.get(match[0], match[0])
+
+    return [msgspec.structs.replace(row, cause=_ACCOUNT_ID.sub(name_of, row.cause)) for row in rows]

@@ -1,0 +1,227 @@
+"""The choice of accounts for a payment: which ones fit, in which order, and why.
+
+``OPENTILL_GATEWAYS`` is the default order of the environment's accounts, and ``OPENTILL_ROUTES``
+overrides it for a method. Accounts in the database follow them, by priority and weight. Everything
+is decided in memory.
+"""
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from opentill.core.money import Money
+from opentill.gateways.model import Gateway, Method
+from opentill.gateways.routing import Gateways, methods_of
+
+# Why an account comes before the others:
+#   ONLY          no other account fits
+#   OWN           it belongs to the merchant
+#   ENVIRONMENT   the order of OPENTILL_ROUTES and OPENTILL_GATEWAYS
+#   PRIORITY      its priority is the lowest
+#   WEIGHT        chosen at random among accounts of equal priority, by weight
+Basis = Literal["ONLY", "OWN", "ENVIRONMENT", "PRIORITY", "WEIGHT"]
+# Why a preferred account did not get the payment:
+#   UNREACHABLE   its provider could not be reached
+#   DAY_LIMIT     it has reached its limit of the day
+Obstacle = Literal["UNREACHABLE", "DAY_LIMIT"]
+# Why an account does not fit a payment.
+Misfit = Literal["UNREADABLE", "PAUSED", "RETIRED", "MODE", "MERCHANT", "METHOD", "AMOUNT"]
+
+
+class PassedOver(msgspec.Struct, frozen=True):
+    """A preferred account that did not get the payment."""
+
+    account: str
+    why: Obstacle
+
+
+class RouteReason(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a payment goes to an account; attempts store it as JSON."""
+
+    by: Basis
+    priority: int | None = None
+    weight: int | None = None
+    passed: tuple[PassedOver, ...] = ()
+
+    def after(self, passed: Iterable[PassedOver]) -> "RouteReason":
+        """Return the reason if these accounts, too, did not get the payment."""
+        accounts = {each.account for each in self.passed}
+        more = tuple(each for each in passed if each.account not in accounts)
+        return msgspec.structs.replace(self, passed=(*self.passed, *more)) if more else self
+
+
+class Route(NamedTuple):
+    """An account that fits a payment, and why it has its place in the order."""
+
+    account: str
+    reason: RouteReason
+
+
+class PaymentFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the choice depends on.
+
+    Without an amount, limits do not count; without a merchant, no merchant's own account does.
+    """
+
+    method: Method
+    currency: str
+    amount_minor: int | None = None
+    merchant_id: str | None = None
+    on_phone: bool = False
+
+    @property
+    def amount(self) -> Money | None:
+        """The amount, None if it is unknown."""
+        return None if self.amount_minor is None else Money(self.amount_minor, self.currency)
+
+
+def encode_reason(reason: RouteReason) -> str:
+    """Return a reason as an attempt stores it."""
+    return _ENCODER.encode(reason).decode()
+
+
+def decode_reason(text: str | None) -> RouteReason | None:
+    """Return the reason that an attempt has stored; None if it has none that can be read."""
+    if text is None:
+        return None
+    try:
+        return _DECODER.decode(text)
+    except msgspec.MsgspecError:  # another version wrote it
+        return None
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(RouteReason)
+
+
+def find_misfit(gateways: Mapping[str, Gateway], name: str, payment: PaymentFacts) -> Misfit | None:
+    """Return why an account does not take a payment; None if it does."""
+    misfit = _account_misfit(gateways, name, payment.amount, payment.merchant_id)
+    if misfit is None and payment.method not in methods_of(gateways, name, payment.currency):
+        return "METHOD"
+    return misfit
+
+
+def _account_misfit(
+    gateways: Mapping[str, Gateway], name: str, amount: Money | None, merchant_id: str | None
+) -> Misfit | None:
+    """Return why an account takes no payment of a merchant and amount, whatever the method."""
+    account = gateways.accounts.get(name) if isinstance(gateways, Gateways) else None
+    if account is None or not isinstance(gateways, Gateways):
+        return None
+    if account.status != "ACTIVE":
+        return account.status
+    if name in gateways.unreadable:
+        return "UNREADABLE"
+    if account.livemode != gateways.livemode:
+        return "MODE"
+    if account.merchant_id is not None and account.merchant_id != merchant_id:
+        return "MERCHANT"
+    return None if amount is None or account.allows(amount) else "AMOUNT"
+
+
+def offered_methods(
+    gateways: Mapping[str, Gateway],
+    currency: str,
+    *,
+    amount_minor: int | None = None,
+    merchant_id: str | None = None,
+) -> tuple[Method, ...]:
+    """Return the methods for a payment, in the gateways' order of preference, each once.
+
+    Amount and merchant are as in ``PaymentFacts``.
+    """
+    amount = None if amount_minor is None else Money(amount_minor, currency)
+    methods: dict[Method, None] = {}
+    for name in gateways:
+        if _account_misfit(gateways, name, amount, merchant_id) is None:
+            methods |= dict.fromkeys(methods_of(gateways, name, currency))
+    return tuple(methods)
+
+
+def candidates(
+    gateways: Mapping[str, Gateway],
+    method: Method,
+    currency: str,
+    *,
+    amount_minor: int | None = None,
+    merchant_id: str | None = None,
+) -> list[str]:
+    """Return the accounts for a payment, the preferred first, as ``find_routes`` does."""
+    payment = PaymentFacts(
+        method=method, currency=currency, amount_minor=amount_minor, merchant_id=merchant_id
+    )
+    return [route.account for route in find_routes(gateways, payment)]
+
+
+def find_routes(gateways: Mapping[str, Gateway], payment: PaymentFacts) -> list[Route]:
+    """Return the accounts for a payment with the reasons of their order, the preferred first.
+
+    Unreachable ones are last, and behind them those that have reached their limit of the day.
+    """
+    names = [name for name in gateways if find_misfit(gateways, name, payment) is None]
+    if len(names) <= 1:
+        return [Route(name, RouteReason("ONLY")) for name in names]
+    if not isinstance(gateways, Gateways):
+        return [Route(name, RouteReason("ENVIRONMENT")) for name in names]
+    return _put_obstructed_last(gateways, _by_preference(gateways, names, payment), payment)
+
+
+def _put_obstructed_last(
+    gateways: Gateways, routes: list[Route], payment: PaymentFacts
+) -> list[Route]:
+    obstacles = gateways.obstacles(payment.amount)
+    if not obstacles:
+        return routes
+    passed: list[PassedOver] = []
+    free, unreachable, exhausted = list[Route](), list[Route](), list[Route]()
+    for route in routes:
+        obstacle = obstacles.get(route.account)
+        if obstacle is None:
+            free.append(Route(route.account, route.reason.after(passed)))
+        else:
+            passed.append(PassedOver(route.account, obstacle))
+            (unreachable if obstacle == "UNREACHABLE" else exhausted).append(route)
+    return [*free, *unreachable, *exhausted]
+
+
+def _by_preference(gateways: Gateways, names: Iterable[str], payment: PaymentFacts) -> list[Route]:
+    """Order accounts: the merchant's own first, then the environment's, then the operator's.
+
+    Among accounts of equal priority the order is random, and each one's chance to be the first is
+    proportional to its weight (Efraimidis and Spirakis, "Weighted random sampling", 2006).
+    """
+    first = gateways.routes.get(payment.method, ())
+    keyed: list[tuple[tuple[int, int, float], str]] = []
+    for position, name in enumerate(names):
+        account = gateways.accounts.get(name)
+        if account is None:
+            place = first.index(name) if name in first else len(first)
+            keyed.append(((1, place, position), name))
+        else:
+            chance: float = random.random() ** (1 / account.weight)  # noqa: S311 - spreads load only
+            rank = 2 if account.merchant_id is None else 0
+            keyed.append(((rank, account.priority, -chance), name))
+    keyed.sort()
+    return [
+        Route(name, _reason(gateways, key, name, next_key))
+        for (key, name), next_key in zip(keyed, [*(key for key, _ in keyed[1:]), None], strict=True)
+    ]
+
+
+def _reason(
+    gateways: Gateways,
+    key: tuple[int, int, float],
+    name: str,
+    next_key: tuple[int, int, float] | None,
+) -> RouteReason:
+    account = gateways.accounts.get(name)
+    if account is None:
+        return RouteReason("ENVIRONMENT")
+    if account.merchant_id is not None:
+        return RouteReason("OWN")
+    if next_key is not None and next_key[:2] == key[:2]:
+        return RouteReason("WEIGHT", account.priority, account.weight)
+    return RouteReason("PRIORITY", account.priority)
