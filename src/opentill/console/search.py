@@ -26,7 +26,6 @@ from opentill.console.payout_labels import RUN_PAYOUT_STATUS, RUN_STATUS
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id
-from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.orders import Matches, Order
 from opentill.people import Permission
@@ -34,7 +33,6 @@ from opentill.portal import render, search
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.portal.search import SHOWN, Group, Hit
-from opentill.web.translations import N_, NC_
 
 _MATCHES: Final = 50  # newest payments whose customers are shown
 _Names = dict[str, str]  # the names of merchants by id
@@ -162,7 +160,6 @@ def _payments(request: PageRequest, text: str, matches: Matches, names: _Names) 
     is_complete = matches.is_complete and len(matches.orders) <= SHOWN
     return Group(
         id="payments",
-        name=NC_("menu", "Payments"),
         hits=[
             search.payment_hit(
                 request,
@@ -187,16 +184,13 @@ def _customers(request: PageRequest, text: str, matches: Matches, names: _Names)
     customers = list(newest.values())
     return Group(
         id="customers",
-        name=N_("Customers"),
         hits=[
-            Hit(
-                href=_payments_of(request, order),
-                title=order.customer_name or order.customer_email,
-                details=[
-                    *([order.customer_email] if order.customer_name else []),
-                    names.get(order.merchant_id, order.merchant_id),
-                ],
-                at=order.created_at,
+            search.customer_hit(
+                _payments_of(request, order),
+                order.customer_name,
+                order.customer_email,
+                order.created_at,
+                names.get(order.merchant_id, order.merchant_id),
             )
             for order in customers[:SHOWN]
         ],
@@ -215,7 +209,6 @@ async def _find_merchants(tx: Tx, request: PageRequest, text: str) -> Group:
     page, total = await merchants.search(tx, text, 1, SHOWN)
     return Group(
         id="merchants",
-        name=N_("Merchants"),
         hits=[
             Hit(
                 href=request.console("merchants", merchant.id),
@@ -235,13 +228,12 @@ async def _find_products(tx: Tx, request: PageRequest, text: str, names: _Names)
     matches = await products.search_all(tx, text, SHOWN)
     return Group(
         id="products",
-        name=N_("Products"),
         hits=[
-            Hit(
-                href=f"{request.base}/dashboard/{product.merchant_id}/products/{product.id}",
-                title=product.name,
-                details=[names.get(product.merchant_id, product.merchant_id)],
-                amount=request.localizer.amount(Money(product.price_minor, product.currency)),
+            search.product_hit(
+                request,
+                product,
+                f"{request.base}/dashboard/{product.merchant_id}/products/{product.id}",
+                names.get(product.merchant_id, product.merchant_id),
             )
             for product in matches
         ],
@@ -254,15 +246,14 @@ async def _find_payouts(tx: Tx, request: PageRequest, text: str, names: _Names) 
     matches = {payout.id: payout for payout in (*by_reference, *by_bank_reference)}
     return Group(
         id="payouts",
-        name=N_("Payouts"),
         hits=[
-            Hit(
-                href=request.console("payouts", payout.id),
+            search.payout_hit(
+                request,
+                payout,
+                request.console("payouts", payout.id),
+                names.get(payout.merchant_id, payout.merchant_id),
                 title=payout.reference,
-                details=[names.get(payout.merchant_id, payout.merchant_id)],
-                amount=request.localizer.amount(Money(payout.amount_minor, payout.currency)),
                 status=RUN_PAYOUT_STATUS[payout.status],
-                at=payout.created_at,
             )
             for payout in list(matches.values())[:SHOWN]
         ],
@@ -274,7 +265,6 @@ async def _find_runs(tx: Tx, request: PageRequest, text: str) -> Group:
     run = await payouts.find_run_by_reference(tx, text)
     return Group(
         id="runs",
-        name=N_("Payout runs"),
         hits=[
             Hit(
                 href=request.console("payout-runs", run.id),
@@ -293,7 +283,6 @@ async def _find_differences(tx: Tx, request: PageRequest, text: str, names: _Nam
     matches = await reconciliation.list_of_reference(tx, text, SHOWN)
     return Group(
         id="differences",
-        name=N_("Reconciliation"),
         hits=[
             Hit(
                 href=request.console("reconciliation", difference.id),
@@ -319,7 +308,6 @@ async def _find_staff(tx: Tx, request: PageRequest, text: str) -> Group:
     ]
     return Group(
         id="people",
-        name=N_("People"),
         hits=[
             Hit(
                 href=request.console("people", person.person_id),

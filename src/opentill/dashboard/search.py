@@ -12,7 +12,6 @@ from starlette.responses import Response
 from opentill import disputes, orders, payment_links, payouts, products, webhooks
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id
-from opentill.core.money import Money
 from opentill.dashboard import page_helpers
 from opentill.dashboard.labels import ENDPOINT_STATUS, PAYOUT_STATUS, PRODUCT_STATUS
 from opentill.db.database import Tx
@@ -23,7 +22,7 @@ from opentill.portal import render, search
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.portal.search import SHOWN, Group, Hit
-from opentill.web.translations import N_, NC_
+from opentill.web.translations import N_
 
 _Find = Callable[[Tx, str, str], Awaitable[object]]
 # The prefix of an id → the permission to see the object's page, the path of the page below the
@@ -108,7 +107,6 @@ async def _find_payments(request: PageRequest, text: str) -> Group:
         page, total, note = [], 0, search.TOO_MANY_CUSTOMERS
     return Group(
         id="payments",
-        name=NC_("menu", "Payments"),
         hits=[
             search.payment_hit(request, order, request.link("payments", order.id)) for order in page
         ],
@@ -126,14 +124,12 @@ async def _find_customers(request: PageRequest, text: str) -> Group:
         note = search.TOO_MANY_CUSTOMERS
     return Group(
         id="customers",
-        name=N_("Customers"),
         hits=[
-            Hit(
-                href=_list_of(request, "customers", "one", email=customer.email),
-                title=customer.name or customer.email,
-                details=[customer.email] if customer.name else [],
-                at=customer.created_at,
-                dated=N_("Last payment: {moment}"),
+            search.customer_hit(
+                _list_of(request, "customers", "one", email=customer.email),
+                customer.name,
+                customer.email,
+                customer.created_at,
             )
             for customer in customers[:SHOWN]
         ],
@@ -148,14 +144,12 @@ async def _find_products(request: PageRequest, text: str) -> Group:
         found_products = await products.search(tx, request.merchant_id, text)
     return Group(
         id="products",
-        name=N_("Products"),
         hits=[
-            Hit(
-                href=request.link("products", product.id),
-                title=product.name,
-                amount=request.localizer.amount(Money(product.price_minor, product.currency)),
+            search.product_hit(
+                request,
+                product,
+                request.link("products", product.id),
                 status=PRODUCT_STATUS[product.status],
-                kind=f"status-{product.status.lower()}",
             )
             for product in found_products[:SHOWN]
         ],
@@ -175,7 +169,6 @@ async def _find_links(request: PageRequest, text: str) -> Group:
 
     return Group(
         id="links",
-        name=N_("Payment links"),
         hits=[
             Hit(
                 href=request.link("links", link.id),
@@ -196,15 +189,13 @@ async def _find_payouts(request: PageRequest, text: str) -> Group:
         found_payouts = await payouts.list_matching(tx, request.merchant_id, text)
     return Group(
         id="payouts",
-        name=N_("Payouts"),
         hits=[
-            Hit(
-                href=request.link("payouts", payout.id),
+            search.payout_hit(
+                request,
+                payout,
+                request.link("payouts", payout.id),
                 title=payout.bank_reference or payout.reference,
-                amount=request.localizer.amount(Money(payout.amount_minor, payout.currency)),
                 status=PAYOUT_STATUS[payout.status],
-                kind=f"status-{payout.status.lower()}",
-                at=payout.created_at,
             )
             for payout in found_payouts[:SHOWN]
         ],
@@ -218,7 +209,6 @@ async def _find_endpoints(request: PageRequest, text: str) -> Group:
         endpoints = webhooks.matching(await webhooks.search(tx, request.merchant_id), text)
     return Group(
         id="endpoints",
-        name=N_("Webhook endpoints"),
         hits=[
             Hit(
                 href=request.link("developers", "webhooks", endpoint.id),

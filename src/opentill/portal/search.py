@@ -8,9 +8,11 @@ import msgspec
 from opentill.core import pasted
 from opentill.core.money import Money
 from opentill.orders import Order
+from opentill.payouts import Payout
 from opentill.portal.labels import SHOWN_STATUS, STATUS_CLASS
 from opentill.portal.request import PageRequest
-from opentill.web.translations import N_
+from opentill.products import Product
+from opentill.web.translations import N_, NC_
 
 FIELD: Final = "q"  # the name of the field
 LONGEST: Final = 200  # characters of a text
@@ -37,21 +39,40 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     dated: str = ""
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """Results of one kind.
+# The message ids of the groups' headings by the groups' ids.
+_HEADINGS: Final = {
+    "payments": NC_("menu", "Payments"),
+    "customers": N_("Customers"),
+    "merchants": N_("Merchants"),
+    "products": N_("Products"),
+    "links": N_("Payment links"),
+    "payouts": N_("Payouts"),
+    "runs": N_("Payout runs"),
+    "differences": N_("Reconciliation"),
+    "endpoints": N_("Webhook endpoints"),
+    "people": N_("People"),
+}
 
-    ``name`` is the message id of its heading, ``href`` the list with all of them. ``total`` is
-    their number, None if it is not counted. ``note`` is a message id, "" for none. ``is_number``:
-    the text is an id or a number of the only result.
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """Results of one kind, ``id``.
+
+    ``href`` is the list with all of them. ``total`` is their number, None if it is not counted.
+    ``note`` is a message id, "" for none. ``is_number``: the text is an id or a number of the only
+    result.
     """
 
     id: str
-    name: str
     hits: Sequence[Hit]
     href: str = ""
     total: int | None = None
     note: str = ""
     is_number: bool = False
+
+    @property
+    def name(self) -> str:
+        """The message id of the heading."""
+        return _HEADINGS[self.id]
 
     @property
     def has_more(self) -> bool:
@@ -79,4 +100,44 @@ def payment_hit(request: PageRequest, order: Order, href: str, *details: str) ->
         status=SHOWN_STATUS[status],
         kind=STATUS_CLASS.get(status, f"status-{status.lower()}"),
         at=order.created_at,
+    )
+
+
+def customer_hit(href: str, name: str | None, email: str, at: int, *details: str) -> Hit:
+    """Return the result that shows a customer; ``at`` is the time of their newest payment."""
+    return Hit(
+        href=href,
+        title=name or email,
+        details=[*([email] if name else []), *details],
+        at=at,
+        dated=N_("Last payment: {moment}"),
+    )
+
+
+def product_hit(
+    request: PageRequest, product: Product, href: str, *details: str, status: str = ""
+) -> Hit:
+    """Return the result that shows a product; ``status`` is the message id of its badge."""
+    return Hit(
+        href=href,
+        title=product.name,
+        details=details,
+        amount=request.localizer.amount(Money(product.price_minor, product.currency)),
+        status=status,
+        kind=f"status-{product.status.lower()}" if status else "",
+    )
+
+
+def payout_hit(
+    request: PageRequest, payout: Payout, href: str, *details: str, title: str, status: str
+) -> Hit:
+    """Return the result that shows a payout; ``status`` is the message id of its badge."""
+    return Hit(
+        href=href,
+        title=title,
+        details=details,
+        amount=request.localizer.amount(Money(payout.amount_minor, payout.currency)),
+        status=status,
+        kind=f"status-{payout.status.lower()}",
+        at=payout.created_at,
     )
