@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dashboard.pages import text_of
-from opentill import merchants
+from opentill import merchants, orders
 from opentill.core.ids import new_id
+from opentill.db.clock import now_ms
 from support.api_server import Shop
 from support.people import Visitor, create_person
 from support.spreadsheets import csv_rows
@@ -87,6 +88,38 @@ def test_the_list_of_payments_and_its_export_have_the_same_filters(shop: Shop) -
         (cup, True, "Cup"),
         (tea, False, "Tea"),
     ]
+
+
+def test_tabs_have_the_number_of_their_payments_and_filter_by_several_statuses(shop: Shop) -> None:
+    paid = shop.create_paid_order(customerEmail="ada@example.com")
+    settled = shop.create_paid_order(customerEmail="bob@example.com")
+    shop.api_server.tx(lambda tx: orders.settle_one(tx, shop.id, settled["id"], now_ms(), "early"))
+    waiting = shop.create_order(customerEmail="cyd@example.com")
+    payments = PaymentsList(shop)
+    tabs = re.findall(r'<li><a href="[^"]*"[^>]*>(\w+) <span class="count">(\d+)<', payments.page())
+    assert dict(tabs) == {
+        "All": "3", "Succeeded": "2", "Refunded": "0", "Disputed": "0", "Failed": "0",
+        "Incomplete": "1", "Closed": "0",
+    }  # fmt: skip
+    cases: list[tuple[dict[str, str], set[str]]] = [
+        ({"tab": "succeeded"}, {paid["id"], settled["id"]}),
+        ({"tab": "succeeded", "status": "SETTLED"}, {settled["id"]}),
+        ({"tab": "succeeded", "status": "PENDING"}, {paid["id"], settled["id"]}),
+        ({"tab": "succeeded", "email": "ada@example.com"}, {paid["id"]}),
+        ({"tab": "incomplete"}, {waiting["id"]}),
+        ({"tab": "incomplete", "method": "BANK_TRANSFER"}, set()),
+        ({"tab": "nothing"}, {paid["id"], settled["id"], waiting["id"]}),
+        ({"method": "BANK_TRANSFER"}, {paid["id"], settled["id"]}),
+        ({"method": "BANK_TRANSFER", "status": "PAID"}, {paid["id"]}),
+        ({"method": "ALIPAY"}, set()),
+    ]
+    for query, expected in cases:
+        page = payments.page(**query, with_order="1")
+        shown = {row["id"] for row in (paid, settled, waiting) if f"<bdi>{row['id']}</bdi>" in page}
+        assert shown == expected, query
+        assert {row["id"] for row in payments.export(**query)} == expected, query
+    assert "There are no payments with this status." in payments.page(tab="failed")
+    assert 'name="tab" value="succeeded"' in payments.page(tab="succeeded")
 
 
 def test_an_invalid_filter_shows_its_error_at_the_field(shop: Shop) -> None:
@@ -253,7 +286,6 @@ def test_a_live_list_receives_each_change_once(shop: Shop) -> None:
     for query in ({"live": "off"}, {"page": "2"}, {"amount": "x"}):
         page = payments.visitor.get(payments.path, params=query)
         assert "hx-get" not in page.text
-        assert "connect-src" not in page.headers["content-security-policy"]
 
 
 def test_polls_do_not_extend_a_login_and_are_refused_after_its_end(

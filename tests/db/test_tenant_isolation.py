@@ -151,7 +151,9 @@ EXPLAINED: Final = frozenset(
         " BY_COLUMNS_BY_PRODUCT_ID3 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID0"
         " BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID1 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID3"
         " BY_REFUNDS_BY_PARTIALLY_REFUNDED1 BY_REFUNDS_BY_REFUND_PENDING1"
-        " BY_REFUNDS_BY_REFUND_FAILED1",
+        " BY_REFUNDS_BY_REFUND_FAILED1 BY_STATUSES_BY_STATUSES1 BY_STATUSES_BY_STATUSES3"
+        " BY_STATUSES_BY_STATUSES_BY_PRODUCT_ID1 BY_STATUSES_BY_STATUSES_BY_PRODUCT_ID3"
+        " BY_STATUSES_BY_STATUSES_BY_METHOD1 BY_STATUSES_BY_STATUSES_BY_PRODUCT_ID_BY_METHOD1",
         "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE"
         " INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
         # this is about a closed merchant: tests/onboarding
@@ -470,6 +472,7 @@ class Business:
         partly_refunded = self.settle_order()
         self.end_refund(partly_refunded, "SUCCEEDED")
         self.list_by_refunds()
+        self.list_by_status_and_method()
         api_server.tx(lambda tx: world.report_refund(tx, remainder, "SUCCEEDED", self.now))
         self.end_refund(failed_order, "SUCCEEDED")  # this handles the refund that failed
         failed = self.end_refund(failed_order, "REFUSED")
@@ -494,11 +497,32 @@ class Business:
         db = self.app.db
         for progress in get_args(orders.RefundProgress):
             query = orders.OrdersQuery()
-            rows, _ = self.api_server.run(orders.list_page(db, self.id, query, progress))
+            rows, _ = self.api_server.run(
+                orders.list_page(db, self.id, query, orders.ListChoice(refunds=progress))
+            )
             filters = OrderFilters(merchant_id=self.id, since=0, until=FOREVER, refunds=progress)
             after = order_search.list_after(db, filters, None, ExportCursor(0, ""), 10)
             assert len(self.api_server.run(after)) == len(rows) > 0
         assert self.api_server.tx(lambda tx: refunds.count_failed(tx, self.id))
+
+    def list_by_status_and_method(self) -> None:
+        """List and export orders of several statuses, by method and product; count by status."""
+        db, order = self.app.db, self.pay_order()
+        assert order.payment_method is not None
+        for method in (None, order.payment_method):
+            for product_id in (None, order.product_id):
+                choice = orders.ListChoice(statuses=("PAID", "SETTLED"), method=method)
+                query = orders.OrdersQuery(product_id=product_id)
+                rows, _ = self.api_server.run(orders.list_page(db, self.id, query, choice))
+                filters = OrderFilters(
+                    merchant_id=self.id, since=0, until=FOREVER, statuses=choice.statuses,
+                    method=method, product_id=product_id,
+                )  # fmt: skip
+                after = order_search.list_after(db, filters, None, ExportCursor(0, ""), 1000)
+                exported = self.api_server.run(after)
+                assert order.id in {row.id for row in rows} & {row.id for row in exported}
+        counts = self.api_server.tx(lambda tx: orders.count_by_status(tx, self.id))
+        assert counts["PAID"] > 0
 
     def settle_orders(self) -> None:
         """Add a note, settle one order and all due ones, and release reserves."""

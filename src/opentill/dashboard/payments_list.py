@@ -14,8 +14,9 @@ from opentill.core import amounts
 from opentill.core.errors import Invalid
 from opentill.dashboard import page_helpers, payments_columns
 from opentill.dashboard.labels import PAYMENT_FILTER_ERROR
+from opentill.gateways.model import Method
 from opentill.list_counts import FOREVER
-from opentill.orders import ExportQuery, Order, OrdersQuery, RefundProgress
+from opentill.orders import ExportQuery, Order, OrdersQuery, RefundProgress, Status
 from opentill.portal import downloads, lists, render
 from opentill.portal.labels import SHOWN_STATUS
 from opentill.portal.lists import Days, Pager
@@ -47,9 +48,43 @@ _FIELDS: Final = (
 )
 _AMOUNT: Final = "amount"  # the field of an amount as people write it
 _KEY, _VALUE = "metadata_key", "metadata_value"
-_NAMES: Final = (*(field.name for field in _FIELDS), _AMOUNT, _KEY, _VALUE)
+_METHOD, _TAB = "method", "tab"  # fields of the page alone
+_NAMES: Final = (*(field.name for field in _FIELDS), _AMOUNT, _KEY, _VALUE, _METHOD, _TAB)
 # These fields are below "More filters".
 _FOLDED: Final = ("product", "email", _AMOUNT, _KEY, _VALUE)
+
+
+class Tab(msgspec.Struct, frozen=True):
+    """A part of the list: all payments with one of its statuses; () for all payments.
+
+    ``also`` are the progresses of refunds by which the part can be filtered, besides its statuses.
+    """
+
+    name: str
+    statuses: tuple[Status, ...] = ()
+    also: tuple[RefundProgress, ...] = ()
+
+    @property
+    def choices(self) -> tuple[Status | RefundProgress, ...]:
+        """The statuses by which the part can be filtered, () if it has only one."""
+        if not self.statuses:
+            return tuple(SHOWN_STATUS)
+        choices = (*self.statuses, *self.also)
+        return choices if len(choices) > 1 else ()
+
+
+_METHODS: Final[tuple[Method, ...]] = get_args(Method)
+_PROGRESSES: Final[tuple[RefundProgress, ...]] = get_args(RefundProgress)
+# Each status is in one tab, so that the numbers of the tabs add up to the number of all payments.
+TABS: Final = (
+    Tab(""),
+    Tab("succeeded", ("PAID", "SETTLED"), _PROGRESSES),
+    Tab("refunded", ("REFUNDED",)),
+    Tab("disputed", ("DISPUTED", "CHARGEBACK")),
+    Tab("failed", ("FAILED", "REVOKED")),
+    Tab("incomplete", ("CREATING", "PENDING")),
+    Tab("closed", ("CLOSED",)),
+)
 
 
 class Search(msgspec.Struct, frozen=True):
@@ -59,16 +94,17 @@ class Search(msgspec.Struct, frozen=True):
     """
 
     filters: dict[str, Any]
-    refunds: RefundProgress | None  # the choice of the field ``status`` that is no status of orders
-    amount: str  # as people write it; "" for all amounts
+    choice: orders.ListChoice  # the filters that the API lacks
+    tab: Tab
     entries: dict[str, str]
     days: Days
     errors: dict[str, str]
 
     @property
     def is_filtered(self) -> bool:
-        """Whether the list has a filter."""
-        return bool(self.filters) or self.refunds is not None or bool(self.amount)
+        """Whether the list has a filter besides its tab."""
+        choice = orders.ListChoice(statuses=self.tab.statuses)
+        return bool(self.filters) or self.choice != choice
 
     @property
     def folded(self) -> tuple[str, ...]:
@@ -87,7 +123,8 @@ async def _read_search(request: PageRequest, zone: ZoneInfo) -> Search:
     entries = {name: lists.text(request, name, _LONGEST) for name in _NAMES}
     filters: dict[str, Any] = {}
     errors = dict(days.errors)
-    refunds = lists.choice(request, "status", get_args(RefundProgress))
+    tab = next((tab for tab in TABS if tab.name == entries[_TAB]), TABS[0])
+    refunds = _read_status(request, tab, entries)
     for field in _FIELDS:
         value = entries[field.name]
         if field.name == "status" and refunds is not None:
@@ -112,7 +149,24 @@ async def _read_search(request: PageRequest, zone: ZoneInfo) -> Search:
         filters["startDate"] = days.since
     if days.until < FOREVER:
         filters["endDate"] = days.until
-    return Search(filters, refunds, amount, entries, days, errors)
+    choice = orders.ListChoice(
+        refunds=refunds,
+        amount=amount,
+        statuses=tab.statuses,
+        method=lists.choice(request, _METHOD, _METHODS),
+    )
+    return Search(filters, choice, tab, entries, days, errors)
+
+
+def _read_status(request: PageRequest, tab: Tab, entries: dict[str, str]) -> RefundProgress | None:
+    """Return the progress of refunds that the field ``status`` chooses, None for none.
+
+    Clears the field if its choice is one of another tab.
+    """
+    if tab.statuses and entries["status"] not in tab.choices:
+        entries["status"] = ""
+        return None
+    return lists.choice(request, "status", _PROGRESSES)
 
 
 def _read_amount(entries: dict[str, str], errors: dict[str, str]) -> str:
@@ -139,7 +193,7 @@ async def _read_page(request: PageRequest, search: Search) -> tuple[list[Order],
     async def read() -> tuple[list[Order], int]:
         paging: dict[str, Any] = {"page": number, "size": lists.SIZE}
         query = msgspec.convert({**search.filters, **paging}, OrdersQuery)
-        return await orders.list_page(db, request.merchant_id, query, search.refunds, search.amount)
+        return await orders.list_page(db, request.merchant_id, query, search.choice)
 
     try:
         page, total = await read()
@@ -164,7 +218,7 @@ async def show(request: PageRequest) -> Response:
     table = Markup(  # noqa: S704 - our own template has escaped it
         render.fragment(
             request, "payments_rows.html", rows=rows, columns=columns, pager=pager,
-            has_filters=search.is_filtered,
+            has_filters=search.is_filtered, tab=search.tab,
         )
     )  # fmt: skip
     tag = f'"{sha256(table.encode()).hexdigest()[:16]}"'
@@ -181,7 +235,8 @@ async def show(request: PageRequest) -> Response:
         can_poll=can_poll,
         search=search,
         errors=search.errors,
-        statuses=tuple(SHOWN_STATUS),
+        tabs=await _count_tabs(request),
+        methods=_METHODS,
         longest=_LONGEST,
         products=await page_helpers.product_choices(request, search.filters.get("productId", "")),
         chosen=columns,
@@ -189,6 +244,18 @@ async def show(request: PageRequest) -> Response:
         csv=_csv_address(request),
         **values,
     )
+
+
+async def _count_tabs(request: PageRequest) -> list[tuple[Tab, int]]:
+    """Return the tabs with their numbers of payments, whatever the other filters are."""
+    counts = await request.app.replica.reading().read(
+        lambda tx: orders.count_by_status(tx, request.merchant_id)
+    )
+
+    def count(tab: Tab) -> int:
+        return sum(counts.get(status, 0) for status in tab.statuses or counts)
+
+    return [(tab, count(tab)) for tab in TABS]
 
 
 def _render_update(request: PageRequest, tag: str, values: dict[str, Any]) -> Response:
@@ -203,7 +270,7 @@ async def _names_one_order(
     request: PageRequest, search: Search, payments: list[Order], pager: Pager
 ) -> bool:
     """Whether the only filter is an id or a number, and the only payment listed has it."""
-    is_only_search = set(search.filters) == {"query"} and not (search.refunds or search.amount)
+    is_only_search = set(search.filters) == {"query"} and search.choice == orders.ListChoice()
     if not is_only_search or search.errors or pager.total != 1 or not payments:
         return False
     if not request.portal.has_page("/payments/*"):
@@ -232,7 +299,7 @@ async def export(request: PageRequest) -> Response:
         request.app.exports,
         db,
         merchant_id,
-        await orders.resolve_query(db, merchant_id, query, search.refunds, search.amount),
+        await orders.resolve_query(db, merchant_id, query, search.choice),
         livemode=request.app.settings.livemode,
         zone=zone.key,
     )

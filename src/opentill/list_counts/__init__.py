@@ -2,7 +2,14 @@
 
 from opentill.list_counts.model import FOREVER, ListKey, PartCount
 from opentill.list_counts.queries import ListStatements, lists
-from opentill.list_counts.service import Paginator, count, count_all, count_parts, respond
+from opentill.list_counts.service import (
+    Paginator,
+    count,
+    count_all,
+    count_kinds,
+    count_parts,
+    respond,
+)
 
 __all__ = [
     "FOREVER",
@@ -12,6 +19,7 @@ __all__ = [
     "PartCount",
     "count",
     "count_all",
+    "count_kinds",
     "count_parts",
     "lists",
     "respond",

@@ -95,6 +95,21 @@ TOTALS_OF_PARTS = Query(
     ) counted group by part, kind
     """,
 )
+# Like TOTAL, but for each kind of all parts.
+TOTALS_OF_KINDS = Query(
+    PartCount,
+    """
+    select '' as part, kind, sum(rows)::bigint as rows from (
+        select kind, rows from list_counts
+        where merchant_id = :merchant_id and list = :list and part = ''
+            and span = 'all' and since = 0
+        union all
+        select one.kind, one.rows from list_changes c
+        cross join lateral (values (c.kind, c.rows), (c.was, -c.rows)) as one (kind, rows)
+        where c.merchant_id = :merchant_id and c.list = :list and one.kind is not null
+    ) counted group by kind
+    """,
+)
 # The number of rows in the whole hours from `:start` to before `:end`: stored counts of pieces of
 # this time, each from `since` to before `before`, plus the changes that are not in the counts yet.
 TOTAL_IN_HOURS = Value(

@@ -53,6 +53,14 @@ async def count_parts(
     )
 
 
+async def count_kinds(tx: Tx, merchant_id: str, list_name: ListName) -> list[PartCount]:
+    """Return how many rows of each kind a list has, in one statement's snapshot.
+
+    A kind without rows may be missing or be 0.
+    """
+    return await queries.TOTALS_OF_KINDS.all(tx, merchant_id=merchant_id, list=list_name)
+
+
 class Paginator(Generic[S]):
     """Reads the rows of a filtered list by pages."""
 

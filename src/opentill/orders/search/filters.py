@@ -12,10 +12,11 @@ from opentill.core import pasted
 from opentill.core.errors import Invalid
 from opentill.core.ids import is_id
 from opentill.db.database import Db, Tx
+from opentill.gateways.model import Method
 from opentill.http.fields import meaning
 from opentill.http.paging import Millis
 from opentill.orders import queries
-from opentill.orders.model import Order, RefundProgress, Status
+from opentill.orders.model import STATUSES, Order, RefundProgress, Status
 from opentill.orders.search import service, terms
 from opentill.orders.search.model import Condition, OrderFilters
 
@@ -143,6 +144,23 @@ def _plain(amount: str) -> str:
 Range: TypeAlias = tuple[int, int]  # first and last time, Unix ms; 0 and FOREVER if a side is open
 
 
+class ListChoice(msgspec.Struct, frozen=True):
+    """Filters of the pages that list orders, which the API does not have.
+
+    ``refunds``: only orders whose refunds have this progress; ``amount``: only orders of an amount
+    as people write it (core/amounts.py), "" for any; ``statuses``: only orders of one of these, ()
+    for any; ``method``: only orders that were paid by it.
+    """
+
+    refunds: RefundProgress | None = None
+    amount: str = ""
+    statuses: tuple[Status, ...] = ()
+    method: Method | None = None
+
+
+_ANY: Final = ListChoice()
+
+
 class Selection(msgspec.Struct, frozen=True):
     """The orders that a query selects: by its filters, and by the text of the search box."""
 
@@ -152,8 +170,9 @@ class Selection(msgspec.Struct, frozen=True):
     @property
     def is_searched(self) -> bool:
         """Whether the orders are found by a search, and not by the list of orders."""
-        is_narrowed = bool(self.filters.conditions) or self.filters.refunds is not None
-        return is_narrowed or self.text is not None
+        filters = self.filters
+        is_narrowed = filters.conditions or filters.refunds or filters.statuses
+        return bool(is_narrowed) or self.text is not None
 
     @property
     def is_everything(self) -> bool:
@@ -165,14 +184,9 @@ async def resolve_query(
     db: Db,
     merchant_id: str,
     query: OrdersQuery | ExportQuery,
-    refunds: RefundProgress | None = None,
-    amount: str = "",
+    choice: ListChoice = _ANY,
 ) -> Selection | None:
-    """Return the selection of a query, None if no order can match. Raises Invalid.
-
-    The API has no filter for ``refunds``, only orders whose refunds have this progress, and for
-    ``amount``, only orders of an amount as people write it (core/amounts.py); "" for any.
-    """
+    """Return the selection of a query, None if no order can match. Raises Invalid."""
     since, until = period(query)
     text = pasted.trim(query.query or "") or None
     product_id = query.product_id
@@ -182,15 +196,24 @@ async def resolve_query(
         product_id, text = text, None
     if product_id is not None and not await has_product(db, merchant_id, product_id):
         return None
-    written_amount = service.condition_of_amount(amount)
+    status, statuses = query.status, choice.statuses
+    if statuses or choice.method is not None:
+        allowed = statuses or STATUSES
+        statuses = allowed if status is None else tuple({status}.intersection(allowed))
+        if not statuses:
+            return None
+        status = None
+    written_amount = service.condition_of_amount(choice.amount)
     filters = OrderFilters(
         merchant_id=merchant_id,
         since=since,
         until=until,
         conditions=(*conditions(query), *([written_amount] if written_amount else [])),
-        status=query.status,
+        status=status,
+        statuses=statuses,
         product_id=product_id,
-        refunds=refunds,
+        refunds=choice.refunds,
+        method=choice.method,
     )
     return Selection(filters, text)
 
@@ -208,14 +231,13 @@ async def list_page(
     db: Db,
     merchant_id: str,
     query: OrdersQuery,
-    refunds: RefundProgress | None = None,
-    amount: str = "",
+    choice: ListChoice = _ANY,
 ) -> tuple[list[Order], int]:
     """Return a page of the selected orders, newest first, and their total number.
 
-    ``refunds`` and ``amount`` are those of ``resolve_query``. Raises Invalid.
+    Raises Invalid.
     """
-    selection = await resolve_query(db, merchant_id, query, refunds, amount)
+    selection = await resolve_query(db, merchant_id, query, choice)
     if selection is None:
         return [], 0
     filters = selection.filters
@@ -246,6 +268,15 @@ async def count(
     columns = {name: value for name, value in filters.items() if value is not None}
     key = list_counts.ListKey(merchant_id, "orders", product_id or "", status)
     return await list_counts.count(tx, queries.LISTS, merchant_id, columns, key, within)
+
+
+async def count_by_status(tx: Tx, merchant_id: str) -> dict[str, int]:
+    """Return the exact number of a merchant's orders of each status, without reading them.
+
+    Statuses without orders may be missing.
+    """
+    counts = await list_counts.count_kinds(tx, merchant_id, "orders")
+    return {row.kind: row.rows for row in counts}
 
 
 async def count_by_refunds(tx: Tx, merchant_id: str, progress: RefundProgress) -> int:

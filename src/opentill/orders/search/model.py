@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from opentill.gateways.model import Method
 from opentill.orders.model import RefundProgress, SessionStatus, Status
 from opentill.orders.search import customer_words, terms
 
@@ -36,7 +37,11 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class OrderFilters(msgspec.Struct, frozen=True, kw_only=True):
-    """The orders of a merchant that fulfill all conditions; times are inclusive Unix ms."""
+    """The orders of a merchant that fulfill all conditions; times are inclusive Unix ms.
+
+    ``statuses`` are the statuses that an order may have, () for any; a filter by ``method`` must
+    have them too, because the index of methods has the status before the time.
+    """
 
     merchant_id: str
     since: int
@@ -46,6 +51,8 @@ class OrderFilters(msgspec.Struct, frozen=True, kw_only=True):
     product_id: str | None = None
     session_status: SessionStatus | None = None
     refunds: RefundProgress | None = None
+    statuses: tuple[Status, ...] = ()
+    method: Method | None = None
 
     def fits(self, candidate: "Candidate") -> bool:
         """Whether an order passes the filter, apart from the conditions on its terms."""
@@ -55,13 +62,21 @@ class OrderFilters(msgspec.Struct, frozen=True, kw_only=True):
             and self.product_id in {None, candidate.product_id}
             and self.session_status in {None, candidate.session_status}
             and (self.refunds is None or candidate.has_progress(self.refunds))
+            and (not self.statuses or candidate.status in self.statuses)
+            and self.method in {None, candidate.payment_method}
         )
 
     @property
     def columns(self) -> Mapping[str, str]:
-        """The filters that are columns of orders, with their values."""
+        """The filters that are columns of orders and have one value, with their values."""
         columns = {"status": self.status, "product_id": self.product_id}
         return {name: value for name, value in columns.items() if value is not None}
+
+    @property
+    def columns_with_statuses(self) -> tuple[str, ...]:
+        """The names of the filters of a search whose driver are ``statuses``."""
+        others = {"product_id": self.product_id, "method": self.method}
+        return ("statuses", *(name for name, value in others.items() if value is not None))
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -85,6 +100,7 @@ class Candidate(msgspec.Struct, frozen=True):
     refunded_minor: int
     refund_held_minor: int
     refund_failed: bool
+    payment_method: Method | None
     is_new: bool
 
     def has_progress(self, progress: RefundProgress) -> bool:

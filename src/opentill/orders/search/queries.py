@@ -161,7 +161,7 @@ PENDING = Query(
     select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.customer_name,
         o.amount_minor, o.currency, o.metadata, o.client_reference, a.card_last4,
         s.status as session_status, o.refunded_minor, o.refund_held_minor, o.refund_failed,
-        c.is_new
+        o.payment_method, c.is_new
     from (
         select order_id, bool_or(was is null) as is_new from search_changes
         where merchant_id = :merchant_id group by order_id
@@ -178,7 +178,7 @@ NAMED = Query(
     select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.customer_name,
         o.amount_minor, o.currency, o.metadata, o.client_reference, a.card_last4,
         s.status as session_status, o.refunded_minor, o.refund_held_minor, o.refund_failed,
-        false as is_new
+        o.payment_method, false as is_new
     from unnest(:id::text[]) as named (id)
     join orders o on o.merchant_id = :merchant_id and o.id = named.id
     join checkouts s on s.merchant_id = :merchant_id and s.id = o.checkout_id
@@ -287,13 +287,17 @@ REFUNDS: Final[dict[RefundProgress, str]] = {
     "REFUND_FAILED": "o.refund_failed",
 }
 _PROGRESS: Final = " ".join(f"when '{name}' then {sql}" for name, sql in REFUNDS.items())
-# A condition: the order has this status, product, session status and progress of refunds; null
-# allows any.
+# Conditions: the order has one of these statuses, and this method; none and null allow any.
+_HAS_STATUS: Final = "(cardinality(:statuses::text[]) = 0 or o.status = any (:statuses::text[]))"
+_HAS_METHOD: Final = "(:method::text is null or o.payment_method = :method)"
+# A condition: the order has this status, product, method, session status and progress of refunds;
+# null allows any.
 _FITS: Final = f"""
     and exists (
         select from orders o where o.merchant_id = :merchant_id and o.id = t.order_id
             and (:status::text is null or o.status = :status)
             and (:product_id::text is null or o.product_id = :product_id)
+            and {_HAS_STATUS} and {_HAS_METHOD}
             and (:session_status::text is null or :session_status = (
                 select s.status from checkouts s
                 where s.merchant_id = :merchant_id and s.id = o.checkout_id))
@@ -324,6 +328,17 @@ _ORDERS: Final = """
     (select o.created_at, o.id from orders o
     where o.merchant_id = :merchant_id {columns} and o.created_at between :since and :until
         and o.id <> all (:apart::text[]) {more} {order})
+"""
+# Each status is read by its own index scan, because only then its rows are in the list's order.
+_ORDERS_OF_STATUSES: Final = """
+    select hit.created_at, hit.id
+    from unnest(:statuses::text[]) as allowed (statuses)
+    cross join lateral (
+        select o.created_at, o.id from orders o
+        where o.merchant_id = :merchant_id and o.status = allowed.statuses {columns}
+            and o.created_at between :since and :until and o.id <> all (:apart::text[])
+            {more} {order}
+    ) hit
 """
 _PENDING_ORDERS: Final = """
     union all select * from unnest(:created_at::bigint[], :id::text[]) as beside (created_at, id)
@@ -384,13 +399,28 @@ BY_COLUMNS: Final[dict[tuple[str, ...], SearchStatements]] = {
     )
     for columns in (("status",), ("product_id",), ("status", "product_id"))
 }
+_METHOD_COLUMN: Final = "and o.payment_method = :method"
+_PRODUCT_COLUMN: Final = "and o.product_id = :product_id"
+# The same for orders with one of several statuses, and with given values of the other columns.
+BY_STATUSES: Final[dict[tuple[str, ...], SearchStatements]] = {
+    ("statuses", *names): _statements(
+        _ORDERS_OF_STATUSES.replace("{columns}", columns), _OF_ORDER, _ALSO
+    )
+    for names, columns in {
+        (): "",
+        ("product_id",): _PRODUCT_COLUMN,
+        ("method",): _METHOD_COLUMN,
+        ("product_id", "method"): f"{_PRODUCT_COLUMN} {_METHOD_COLUMN}",
+    }.items()
+}
 # Statements whose driver is the progress of refunds, by the name of the progress.
 BY_REFUNDS: Final[dict[tuple[RefundProgress], SearchStatements]] = {
     (progress,): _statements(
         _ORDERS.replace(
             "{columns}",
             f"and {condition} and (:status::text is null or o.status = :status)"
-            " and (:product_id::text is null or o.product_id = :product_id)",
+            " and (:product_id::text is null or o.product_id = :product_id)"
+            f" and {_HAS_STATUS} and {_HAS_METHOD}",
         ),
         _OF_ORDER,
         "",

@@ -15,7 +15,7 @@ from opentill.core.amounts import read_amount
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.list_counts import FOREVER, ListKey, count
-from opentill.orders.model import Order
+from opentill.orders.model import Order, Status
 from opentill.orders.queries import LISTS
 from opentill.orders.search import customer_words, lookups, queries, terms
 from opentill.orders.search.model import (
@@ -260,23 +260,23 @@ class Search:
             if rows < fewest:
                 fewest, self._driver, self._driven_by = rows, buckets, number
         is_narrowed = filters.session_status is not None or filters.refunds is not None
-        if not filters.columns or is_narrowed:
+        if not (filters.columns or filters.statuses) or is_narrowed:
             return
         if not filters.conditions or (fewest and await self._count_by_columns() < fewest):
             self._driven_by = -1
 
     async def _count_by_columns(self) -> int:
         """Return how many orders pass the filters that are columns."""
-        filters = self._filters
-        key = ListKey(filters.merchant_id, "orders", filters.product_id or "", filters.status)
-        return await count(
-            self._tx,
-            LISTS,
-            filters.merchant_id,
-            filters.columns,
-            key,
-            (filters.since, filters.until),
-        )
+        filters, within = self._filters, (self._filters.since, self._filters.until)
+
+        async def count_status(status: Status | None) -> int:
+            columns = {"status": status, "product_id": filters.product_id}
+            values = {name: value for name, value in columns.items() if value is not None}
+            key = ListKey(filters.merchant_id, "orders", filters.product_id or "", status)
+            return await count(self._tx, LISTS, filters.merchant_id, values, key, within)
+
+        statuses = filters.statuses or (filters.status,)
+        return sum([await count_status(status) for status in statuses])
 
     async def _count_buckets(self, places: Sequence[Place]) -> list[Bucket]:
         since, until = self._filters.since, self._filters.until
@@ -307,6 +307,7 @@ class Search:
         filters = self._filters
         is_narrowed = (
             filters.columns
+            or filters.statuses
             or filters.session_status
             or filters.refunds
             or len(filters.conditions) > 1
@@ -314,15 +315,26 @@ class Search:
         return self._driven_by >= 0 and not is_narrowed
 
     @property
+    def _is_counted(self) -> bool:
+        """Whether the only filters are columns whose values have counts."""
+        filters = self._filters
+        others = (filters.conditions, filters.method, filters.refunds, filters.session_status)
+        return bool(filters.statuses) and not any(others)
+
+    @property
     def _statements(self) -> queries.SearchStatements:
         if self._driven_by < 0 and self._filters.refunds is not None:
             return queries.BY_REFUNDS[(self._filters.refunds,)]
+        if self._driven_by < 0 and self._filters.statuses:
+            return queries.BY_STATUSES[self._filters.columns_with_statuses]
         if self._driven_by < 0:
             return queries.BY_COLUMNS[tuple(self._filters.columns)]
         return queries.BY_TERM if self._has_one_condition else queries.BY_TERM_AND_MORE
 
     async def total(self) -> int:
         """Return the number of orders."""
+        if self._is_counted:
+            return await self._count_by_columns()
         if not self._has_one_condition:
             statement = self._statements.counted
             counted = await statement.get(self._tx, **self._values(statement))
@@ -370,6 +382,8 @@ class Search:
             "product_id": filters.product_id,
             "session_status": filters.session_status,
             "refunds": filters.refunds,
+            "statuses": list(filters.statuses),
+            "method": filters.method,
             "number": [number for number, _ in other_places],
             "also_term": [place.term for _, place in other_places],
             "also_place": [place.place for _, place in other_places],
