@@ -249,13 +249,13 @@ def test_the_home_page_compares_days_with_those_before_and_draws_them(
     server.run(jobs.count_all(server.app.db))
     auditor = create_person(server, None, staff_role="auditor")
     text = visible_text(auditor.get("/console/?from=2031-03-04&to=2031-03-04").text)
-    assert "Volume $2,469.00 +100% vs. previous day: $1,234.50 Payments 2 +100%" in text
+    assert "Volume $2,469.00 +100.0% vs. previous day: $1,234.50 Payments 2 +100.0%" in text
     page = auditor.get("/console/?from=2031-03-03&to=2031-03-04").text
     assert 'aria-label="Volume by day: from $1,234.50 to $2,469.00"' in page
     assert 'Tue, Mar 4</th><td class="number" data-value="2469.00">' in page
     assert "vs. previous 2 days: $0.00" in visible_text(page)
     page = auditor.get("/console/?from=2031-03-03&to=2031-03-04&chart=attempts").text
-    assert "3 payments in 2 days; 100% of the attempts succeeded." in page
+    assert "3 payments in 2 days; 100.0% of the attempts succeeded." in page
     assert 'id="volume-USD"' not in page
     long = auditor.get("/console/?from=&to=").text
     charts = re.findall(r'id="volume-[A-Z]{3}"', long)  # other tests may have other currencies

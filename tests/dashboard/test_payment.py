@@ -377,6 +377,25 @@ def test_a_refund_is_quoted_confirmed_and_created_once(shop: Shop) -> None:
     }]  # fmt: skip
 
 
+def test_the_reason_of_a_refund_is_chosen_and_explained(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    order = shop.create_paid_order(shop.create_product(price="10.00")["id"])
+    path = page_path(shop, order["id"], "refund")
+    for why, details, reason in (
+        ("duplicate", " order 7 ", "Duplicate: order 7"),
+        ("requested", "", "Requested by customer"),
+        ("other", "broken lid", "broken lid"),
+        ("nonsense", "", ""),
+    ):
+        form = refund_form(owner, shop, order["id"], "1") | {"why": why, "reason": details}
+        assert owner.post(path, form).status_code == 303, why
+        assert list_refunds(shop, order["id"])[0]["reason"] == reason
+    form = refund_form(owner, shop, order["id"], "1") | {"why": "fraudulent", "reason": "x" * 250}
+    refusal = owner.post(path, form)
+    assert refusal.status_code == 400
+    assert '<option value="fraudulent" selected>' in refusal.text
+
+
 def test_the_dialog_of_a_refund_begins_with_all_that_is_left(shop: Shop) -> None:
     order = shop.create_paid_order(shop.create_product(price="10.00")["id"])
     shop.refund(order["id"], amount="4.01")

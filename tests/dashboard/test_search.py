@@ -198,3 +198,28 @@ def test_every_page_of_a_merchant_has_the_search(shop: Shop) -> None:
         assert page.count('class="search-box" method="get"') == 1
         assert f'action="/dashboard/{shop.id}/search"' in page
     assert "search-box" not in owner.get("/security").text
+
+
+def test_suggestions_are_the_first_results_of_each_group(shop: Shop) -> None:
+    fill(shop)
+    owner = create_person(shop.api_server, shop.id, "owner")
+
+    def suggest(text: str) -> str:
+        response = owner.get(f"/dashboard/{shop.id}/search", params={"q": text, "suggest": "1"})
+        assert response.status_code == 200, response.headers
+        assert "<html" not in response.text
+        return str(response.text)
+
+    page = suggest("ada")
+    assert f'href="/dashboard/{shop.id}/search?q=ada"' in page
+    assert f'href="/dashboard/{shop.id}/customers/one?email=ada.brook%40shop.example"' in page
+    text = text_of(page)
+    assert text.startswith("Payments Ada Brook ada.brook@shop.example · Green tea $24.90 Customers")
+    assert text.endswith("Results: 2")
+    assert "Nothing matches" in suggest("nobody")
+    for _ in range(4):
+        shop.create_order(customerEmail="zoe@example.com")
+    assert suggest("zoe").count("payments/order_") == 3
+    viewer = create_person(shop.api_server, shop.api_server.create_shop().id, "owner")
+    path = f"/dashboard/{shop.id}/search"
+    assert viewer.get(path, params={"q": "ada", "suggest": "1"}).status_code == 404

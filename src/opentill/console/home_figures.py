@@ -84,9 +84,22 @@ class FigureTexts:
         if len(self._days) == 1:
             return []
         if name == "attempts":
-            return [day_charts.attempts(self._localizer, self._days, self._attempts_by_day())]
+            return [
+                day_charts.attempts(
+                    self._localizer,
+                    self._days,
+                    self._attempts_by_day(),
+                    has_today=self._has_today,
+                )
+            ]
         return [
-            day_charts.volume(self._localizer, self._days, currency, self._volume_by_day(currency))
+            day_charts.volume(
+                self._localizer,
+                self._days,
+                currency,
+                self._volume_by_day(currency),
+                has_today=self._has_today,
+            )
             for currency in self._currencies
         ]
 
@@ -141,7 +154,7 @@ class FigureTexts:
                 self._compared(
                     "" if before.success_rate is None else localizer.percent(before.success_rate)
                 ),
-                "",
+                headlines.change_of_rate(localizer, now.success_rate, before.success_rate),
                 headlines.draw_days(
                     localizer,
                     N_("Success rate"),

@@ -42,6 +42,9 @@ async def show_results(request: PageRequest) -> Response:
     """Show what a text leads to, or redirect to the page of an id or a payment's number."""
     text, errors = search.read_text(request)
     groups: list[Group] = []
+    if search.suggests(request):
+        groups = await _find_groups(request, text) if text else groups
+        return search.render_suggestions(request, text, groups)
     if text:
         page = await _page_of_id(request, text)
         if page is not None:

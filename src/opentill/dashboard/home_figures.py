@@ -1,4 +1,4 @@
-"""A merchant's figures as text for its home page: periods, charts, the balance."""
+"""A merchant's figures as text for its home page: a period, a chart, the balance."""
 
 from collections.abc import Sequence
 from datetime import tzinfo
@@ -36,8 +36,8 @@ class Measure(msgspec.Struct, frozen=True):
     change: str
 
 
-class PeriodCard(msgspec.Struct, frozen=True):
-    """The figures of a period: message id of its name, days compared with it, and measures."""
+class PeriodTable(msgspec.Struct, frozen=True):
+    """All figures of a period: message id of its name, times of the period before, and measures."""
 
     name: str
     compared: Markup
@@ -53,7 +53,7 @@ class CurrencyTexts(msgspec.Struct, frozen=True):
 
     currency: str
     headlines: tuple[Headline, ...]
-    cards: tuple[PeriodCard, ...]
+    table: PeriodTable
     chart: Chart | None
     balance: dict[str, str]  # by account
     next_amounts: tuple[tuple[str, str], ...]
@@ -104,7 +104,7 @@ class FigureTexts:
         return CurrencyTexts(
             currency,
             self._headlines(row),
-            tuple(self._cards(row)),
+            self._table(row),
             self._chart(row),
             balance,
             next_amounts,
@@ -117,14 +117,14 @@ class FigureTexts:
             sums = row.days[-number:]
             currency, nets = row.balance.currency, [day.net_minor for day in sums]
             volumes = [day.paid_minor for day in sums]
-            return day_charts.volume(self._localizer, days, currency, volumes, nets)
+            return day_charts.volume(self._localizer, days, currency, volumes, nets, has_today=True)
         if self.shown_chart == "available":
             return awaited.chart(self._localizer, self._figures.coming, row)
         # The attempts are counted over all currencies, so the first one shows them.
         if row is not self._figures.currencies[0]:
             return None
         by_day = self._figures.attempts[-number:]
-        return day_charts.attempts(self._localizer, days, by_day)
+        return day_charts.attempts(self._localizer, days, by_day, has_today=True)
 
     def _next_amounts(self, row: CurrencyFigures) -> tuple[tuple[str, str], ...]:
         by_day = zip(self._figures.coming, row.pending.days, row.reserve.days, strict=True)
@@ -185,31 +185,28 @@ class FigureTexts:
             figures.append(headline(rate, rates, texts, has_today=has_today))
         return tuple(figures)
 
-    def _cards(self, row: CurrencyFigures) -> Sequence[PeriodCard]:
-        cards: list[PeriodCard] = []
-        has_one_currency = len(self._figures.currencies) == 1
-        attempts_compared = self._figures.attempts_compared
-        for compared, attempts in zip(row.comparisons, attempts_compared, strict=True):
-            now, before = compared.now, compared.before
-            measures = [
-                self._money(row, N_("Volume"), now.paid_minor, before.paid_minor),
-                self._money(row, N_("Refunds"), now.refunded_minor, before.refunded_minor),
-                self._money(row, N_("Fees"), now.fees_minor, before.fees_minor),
-                self._money(row, N_("Net"), now.net_minor, before.net_minor),
-                self._count(N_("Payments"), now.payments, before.payments),
-            ]
-            if now.disputed_minor or before.disputed_minor:
-                lost_measure = self._money(
-                    row, N_("Lost to disputes"), now.disputed_minor, before.disputed_minor
-                )
-                measures.insert(2, lost_measure)
-            # With several currencies the rate is omitted, since failed attempts have no settlement
-            # currency.
-            if has_one_currency:
-                measures.append(self._rate(attempts.now, attempts.before))
-            name = PERIOD[str(compared.period.days)]
-            cards.append(PeriodCard(name, self._compared(compared.period), tuple(measures)))
-        return cards
+    def _table(self, row: CurrencyFigures) -> PeriodTable:
+        index = SPANS.index(self.shown_days)
+        sums, attempts = row.comparisons[index], self._figures.attempts_compared[index]
+        now, before = sums.now, sums.before
+        measures = [
+            self._money(row, N_("Volume"), now.paid_minor, before.paid_minor),
+            self._money(row, N_("Refunds"), now.refunded_minor, before.refunded_minor),
+            self._money(row, N_("Fees"), now.fees_minor, before.fees_minor),
+            self._money(row, N_("Net"), now.net_minor, before.net_minor),
+            self._count(N_("Payments"), now.payments, before.payments),
+        ]
+        if now.disputed_minor or before.disputed_minor:
+            measures.insert(
+                2,
+                self._money(row, N_("Lost to disputes"), now.disputed_minor, before.disputed_minor),
+            )
+        # With several currencies the rate is omitted, since failed attempts have no settlement
+        # currency.
+        if len(self._figures.currencies) == 1:
+            measures.append(self._rate(attempts.now, attempts.before))
+        name = PERIOD[str(self.shown_days)]
+        return PeriodTable(name, self._compared(sums.period), tuple(measures))
 
     def _compared(self, period: Period) -> Markup:
         def moment(at: int) -> Markup:
@@ -236,4 +233,5 @@ class FigureTexts:
 
     def _rate(self, now: Attempts, before: Attempts) -> Measure:
         cells = [charts.percent(self._localizer, row.success_rate) for row in (now, before)]
-        return Measure(N_("Success rate"), cells[0].text, cells[1].text, "")
+        change = headlines.change_of_rate(self._localizer, now.success_rate, before.success_rate)
+        return Measure(N_("Success rate"), cells[0].text, cells[1].text, change)

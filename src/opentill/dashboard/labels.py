@@ -282,6 +282,15 @@ PAYMENT_FILTER_ERROR: Final = {
     "product": N_("Choose one of your products"),
     "metadata": N_("Enter a key of at most 64 characters and the value that it has"),
 }
+PAYMENT_TAB: Final = {
+    "": NC_("payments", "All"),
+    "succeeded": NC_("payments", "Succeeded"),
+    "refunded": NC_("payments", "Refunded"),
+    "disputed": NC_("payments", "Disputed"),
+    "failed": NC_("payments", "Failed"),
+    "incomplete": NC_("payments", "Incomplete"),
+    "closed": NC_("payments", "Closed"),
+}
 PAYMENT_METHOD_NAME: Final = {
     "CREDIT_CARD": N_("Card"),
     "ALIPAY": N_("Alipay"),

@@ -43,7 +43,7 @@ async def create(request: PageRequest, behind: Behind) -> Response:
         if response is not None:
             return response
     actor = people.actor_of(request.login, _REASON)
-    body = RefundBody(amount=amount, reason=form.get("reason", "").strip())
+    body = RefundBody(amount=amount, reason=refund_form.reason_of(form))
 
     async def work(tx: Tx) -> str:
         # Lock order: the first two calls lock the merchant and the audit log, then comes the order.

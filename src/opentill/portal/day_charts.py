@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from opentill.core.money import Money
 from opentill.figures import Attempts, Day
 from opentill.web import charts
@@ -15,8 +17,13 @@ def volume(
     currency: str,
     volumes: Sequence[int],
     nets: Sequence[int] = (),
+    *,
+    has_today: bool,
 ) -> Chart:
-    """Return the chart of the volume, and of the net volume if there is one; minor units."""
+    """Return the chart of the volume, and of the net volume if there is one; minor units.
+
+    ``has_today``: the last day is today, which is not over yet.
+    """
     _ = localizer.gettext
 
     def amount(minor: int) -> str:
@@ -49,12 +56,17 @@ def volume(
         summary=summary,
         about=_("Day"),
         series=series[: len(columns)],
-        rows=rows,
+        rows=_mark_today(rows) if has_today else rows,
     )
 
 
-def attempts(localizer: Localizer, days: Sequence[Day], by_day: Sequence[Attempts]) -> Chart:
-    """Return the chart of payments, failed attempts and success rate, over all currencies."""
+def attempts(
+    localizer: Localizer, days: Sequence[Day], by_day: Sequence[Attempts], *, has_today: bool
+) -> Chart:
+    """Return the chart of payments, failed attempts and success rate, over all currencies.
+
+    ``has_today``: the last day is today, which is not over yet.
+    """
     _ = localizer.gettext
     rows = [
         _row(
@@ -88,10 +100,14 @@ def attempts(localizer: Localizer, days: Sequence[Day], by_day: Sequence[Attempt
             Series(_("Failed attempts"), "bars", "count"),
             Series(_("Success rate"), "line", "percent"),
         ],
-        rows=rows,
+        rows=_mark_today(rows) if has_today else rows,
     )
 
 
 def _row(localizer: Localizer, day: Day, last: Day, *cells: Cell) -> Row:
     """Return the row of a day; ``last`` is the newest day of the chart."""
     return Row(localizer.recent_day(day.date, last.date), localizer.short_day(day.date), cells)
+
+
+def _mark_today(rows: Sequence[Row]) -> list[Row]:
+    return [*rows[:-1], *(msgspec.structs.replace(row, is_open=True) for row in rows[-1:])]

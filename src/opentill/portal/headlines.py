@@ -35,6 +35,18 @@ def change(localizer: Localizer, now: int, before: int) -> str:
     return f"+{share}" if now > before else f"-{share}"
 
 
+def change_of_rate(localizer: Localizer, now: float | None, before: float | None) -> str:
+    """Write the change of a rate in percentage points, "" for no change or no rate before."""
+    if now is None or before is None:
+        return ""
+    points = round(100 * now, 1) - round(100 * before, 1)
+    if abs(points) < 0.05:  # noqa: PLR2004 - equal with the one decimal that is shown
+        return ""
+    number = localizer.tenths(abs(points))
+    text = localizer.gettext("{points} pts", points=number)
+    return f"+{text}" if points > 0 else f"-{text}"
+
+
 def draw_days(
     localizer: Localizer,
     name: str,

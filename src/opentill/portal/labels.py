@@ -211,6 +211,12 @@ REFUND_FEE_POLICY: Final = {
     "KEPT": N_("The platform fee is not refunded."),
     "RETURNED": N_("The platform fee is refunded in proportion."),
 }
+# The choices of a refund's reason. The text in English is stored, for events and records.
+REFUND_REASON: Final = {
+    "requested": N_("Requested by customer"),
+    "duplicate": N_("Duplicate"),
+    "fraudulent": N_("Fraudulent"),
+}
 REFUND_NOTE: Final = {
     "PROCESSING": N_(
         "The refund of {amount} is on its way. The bank has not "

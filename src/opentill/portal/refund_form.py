@@ -18,7 +18,7 @@ from opentill.db.database import Tx
 from opentill.merchants import Merchant
 from opentill.orders import Order
 from opentill.portal import form_ids, render
-from opentill.portal.labels import AMOUNT_ERROR
+from opentill.portal.labels import AMOUNT_ERROR, REFUND_REASON
 from opentill.portal.payment_details import amount_formatter, refundable_minor
 from opentill.portal.request import PageRequest
 from opentill.refunds import Quote, RefundBody
@@ -26,7 +26,7 @@ from opentill.web.translations import N_
 
 _LONGEST_REASON: Final = 255  # characters (contract.md#refund-create)
 FIELDS: Final = ("amount", "quoted", "seen", "reason")
-_TYPED: Final = ("reason", "force")
+_TYPED: Final = ("why", "reason", "force")
 
 
 class Stale(Exception):
@@ -206,11 +206,18 @@ def unknown_page(
     )
 
 
+def reason_of(form: Mapping[str, str]) -> str:
+    """Return the reason of a refund: what was chosen from the list, and the details."""
+    chosen = REFUND_REASON.get(form.get("why", ""), "")
+    details = form.get("reason", "").strip()
+    return f"{chosen}: {details}" if chosen and details else chosen or details
+
+
 def check(
     form: Mapping[str, str], order: Order, *, reason_required: bool = False
 ) -> Refusal | None:
     """Return the refusal of a form with invalid entries, None if they are valid."""
-    if not reason_required <= len(form.get("reason", "").strip()) <= _LONGEST_REASON:
+    if not reason_required <= len(reason_of(form)) <= _LONGEST_REASON:
         return Refusal(
             400,
             {

@@ -32,8 +32,8 @@ def page(
 ) -> Response:
     """Render a page with the values of its template.
 
-    ``scripts``: it runs our scripts; pages with the search box always do. ``picture_origins``:
-    other origins of its pictures. ``live``: it updates itself (decision 0068).
+    ``scripts``: it runs our scripts. ``picture_origins``: other origins of its pictures. ``live``:
+    it updates itself (decision 0068), as the suggestions of the search box do on every page.
     """
     html = fragment(request, template, **values)
     return responses.page(
@@ -42,8 +42,8 @@ def page(
         status,
         headers,
         picture_origins=picture_origins,
-        scripts=scripts or bool(request.search_path),
-        live=live,
+        scripts=scripts,
+        live=live or bool(request.search_path),
     )
 
 

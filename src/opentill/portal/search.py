@@ -2,19 +2,25 @@
 
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import urlencode
 
 import msgspec
+from starlette.responses import Response
 
 from opentill.core import pasted
 from opentill.core.money import Money
 from opentill.orders import Order
 from opentill.payouts import Payout
+from opentill.portal import render
 from opentill.portal.labels import SHOWN_STATUS, STATUS_CLASS
 from opentill.portal.request import PageRequest
 from opentill.products import Product
+from opentill.web import responses
 from opentill.web.translations import N_, NC_
 
 FIELD: Final = "q"  # the name of the field
+_SUGGEST: Final = "suggest"
+_SUGGESTED: Final = 3  # results of a group below the search box
 LONGEST: Final = 200  # characters of a text
 SHOWN: Final = 5  # results of a group; the list behind it has all
 TOO_LONG: Final = N_("Enter at most 200 characters")
@@ -78,6 +84,29 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     def has_more(self) -> bool:
         """Whether the list may have more than the results shown."""
         return self.total is None or self.total > len(self.hits)
+
+
+def suggests(request: PageRequest) -> bool:
+    """Whether the script of the search box asks for suggestions."""
+    return bool(request.query.get(_SUGGEST))
+
+
+def render_suggestions(request: PageRequest, text: str, groups: Sequence[Group]) -> Response:
+    """Return the first results of each group, which the script shows below the search box."""
+    few = [
+        msgspec.structs.replace(group, hits=group.hits[:_SUGGESTED])
+        for group in groups
+        if group.hits
+    ]
+    html = render.fragment(
+        request,
+        "search_suggestions.html",
+        text=text,
+        groups=few,
+        number=sum(len(group.hits) for group in few),
+        all_results=f"{request.search_path}?{urlencode({FIELD: text})}",
+    )
+    return responses.page(html, request.localizer.language)
 
 
 def read_text(request: PageRequest) -> tuple[str, dict[str, str]]:

@@ -36,11 +36,15 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A row of the table: its name, a short name for the axis, and a cell for each series."""
+    """A row of the table: its name, a short name for the axis, and a cell for each series.
+
+    ``is_open``: the row is of a day that is not over, so that lines to it are dashed.
+    """
 
     name: str
     short: str
     cells: tuple[Cell, ...]
+    is_open: bool = False
 
 
 class Chart(msgspec.Struct, frozen=True):

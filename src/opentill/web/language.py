@@ -134,6 +134,10 @@ class Localizer:
         """Format an integer: ``1,234``."""
         return str(format_decimal(number, locale=self._locale))
 
+    def tenths(self, number: float) -> str:
+        """Format a number with one decimal: ``1.3``."""
+        return str(format_decimal(number, format="#,##0.0", locale=self._locale))
+
     def currency(self, code: str) -> str:
         """Return a currency's name, or its code if it has none in this language: ``US Dollar``."""
         return get_currency_name(code, locale=self._locale)
@@ -145,8 +149,8 @@ class Localizer:
         return sorted(((code, names[code]) for code in codes), key=itemgetter(1))
 
     def percent(self, share: float) -> str:
-        """Format a share from 0 to 1 with at most one decimal: ``97.5%``."""
-        return _percent(self._locale, share, decimals=1)
+        """Format a share from 0 to 1 with one decimal: ``97.5%``."""
+        return _percent(self._locale, share, decimals=1, least=1)
 
     def exact_percent(self, share: Decimal) -> str:
         """Format a share with all of its decimals: ``8.875%``."""

@@ -17,8 +17,8 @@ from opentill.orders import Order, queries
 from opentill.orders.export import queries as export_queries
 from opentill.orders.export import service as export
 from opentill.orders.search.filters import ExportQuery, OrdersQuery, Selection
+from opentill.orders.search.line_sizes import USER_TEXTS
 from opentill.orders.search.model import OrderFilters
-from opentill.orders.search.queries import USER_TEXTS
 from opentill.orders.wire import OrderOut
 from opentill.server.export_limits import EXPORTS_EACH, STATEMENTS_EACH, Exports
 from support import filled_database, world

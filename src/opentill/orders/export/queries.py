@@ -9,8 +9,8 @@ from opentill.db.query import Query, Value
 from opentill.gateways.account import TEST_PREFIX
 from opentill.http import csvfile
 from opentill.orders.model import OPERATOR, Order
+from opentill.orders.search.line_sizes import LINE_SIZE
 from opentill.orders.search.model import ExportCursor
-from opentill.orders.search.queries import LINE_SIZE
 
 # These functions build the SQL of a cell, which must return the same bytes as ``http/csvfile.py``.
 # Their arguments are names of columns.

@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 from opentill.db.query import Command, Query, Value
 from opentill.orders.model import Order, RefundProgress
+from opentill.orders.search.line_sizes import LINE_SIZE
 from opentill.orders.search.model import (
     Bucket,
     Candidate,
@@ -12,15 +13,6 @@ from opentill.orders.search.model import (
     MerchantPlace,
     SearchedMerchant,
     SizedOrder,
-)
-
-# The columns of orders that contain users' text, and SQL for the approximate size (bytes) of an
-# order's line in the CSV export.
-USER_TEXTS: Final = (
-    "customer_email", "customer_name", "metadata", "client_reference", "product_name"
-)  # fmt: skip
-LINE_SIZE: Final = "350 + " + " + ".join(
-    f"coalesce(octet_length({column}), 0)" for column in USER_TEXTS
 )
 
 # ── Indexing ──────────────────────────────────────────────────────────────────────────────────
@@ -330,16 +322,10 @@ _ORDERS: Final = """
         and o.id <> all (:apart::text[]) {more} {order})
 """
 # Each status is read by its own index scan, because only then its rows are in the list's order.
-_ORDERS_OF_STATUSES: Final = """
-    select hit.created_at, hit.id
-    from unnest(:statuses::text[]) as allowed (statuses)
-    cross join lateral (
-        select o.created_at, o.id from orders o
-        where o.merchant_id = :merchant_id and o.status = allowed.statuses {columns}
-            and o.created_at between :since and :until and o.id <> all (:apart::text[])
-            {more} {order}
-    ) hit
-"""
+_ORDERS_OF_STATUSES: Final = f"""
+    select hit.created_at, hit.id from unnest(:statuses::text[]) as allowed (statuses)
+    cross join lateral {_ORDERS.replace("{columns}", "and o.status = statuses {columns}")} hit
+"""  # noqa: S608 - constants of ours
 _PENDING_ORDERS: Final = """
     union all select * from unnest(:created_at::bigint[], :id::text[]) as beside (created_at, id)
 """
@@ -399,19 +385,18 @@ BY_COLUMNS: Final[dict[tuple[str, ...], SearchStatements]] = {
     )
     for columns in (("status",), ("product_id",), ("status", "product_id"))
 }
-_METHOD_COLUMN: Final = "and o.payment_method = :method"
-_PRODUCT_COLUMN: Final = "and o.product_id = :product_id"
+_COLUMNS: Final = {
+    "product_id": "and o.product_id = :product_id ",
+    "method": "and o.payment_method = :method ",
+}
 # The same for orders with one of several statuses, and with given values of the other columns.
 BY_STATUSES: Final[dict[tuple[str, ...], SearchStatements]] = {
     ("statuses", *names): _statements(
-        _ORDERS_OF_STATUSES.replace("{columns}", columns), _OF_ORDER, _ALSO
+        _ORDERS_OF_STATUSES.replace("{columns}", "".join(map(_COLUMNS.__getitem__, names))),
+        _OF_ORDER,
+        _ALSO,
     )
-    for names, columns in {
-        (): "",
-        ("product_id",): _PRODUCT_COLUMN,
-        ("method",): _METHOD_COLUMN,
-        ("product_id", "method"): f"{_PRODUCT_COLUMN} {_METHOD_COLUMN}",
-    }.items()
+    for names in ((), ("product_id",), ("method",), ("product_id", "method"))
 }
 # Statements whose driver is the progress of refunds, by the name of the progress.
 BY_REFUNDS: Final[dict[tuple[RefundProgress], SearchStatements]] = {

@@ -50,6 +50,12 @@
     const { series, rows, columns } = read(figure.querySelector("table"));
     const units = [...new Set(series.map((one) => one.unit))];
     const bars = series.filter((one) => one.kind === "bars");
+    // The last row may be a day that is not over: the lines to it are series of their own, dashed.
+    const last = rows.length - 1;
+    const isOpen = last > 0 && "open" in rows[last].dataset;
+    const lines = series.flatMap((one, index) => isOpen && one.kind === "line" ? [index] : []);
+    const full = columns.map((values, index) => lines.includes(index) ? [...values.slice(0, last), null] : values);
+    const open = lines.map((index) => columns[index].map((value, at) => at < last - 1 ? null : value));
     let plot = null;
 
     // Shows the row under the pointer, with the texts of the table.
@@ -104,6 +110,10 @@
               ? { ...shared, width: 0, fill: paint, paths: uPlot.paths.bars({ size: [0.7 / bars.length, 40], align: bars.length < 2 ? 0 : bars.indexOf(one) ? 1 : -1 }) }
               : { ...shared, width: 2, spanGaps: false, points: { show: true, size: 5, fill: paint } };
           }),
+          ...lines.map((index) => {
+            const paint = colour(`--chart-${index + 1}`);
+            return { label: "", scale: series[index].unit, stroke: paint, width: 2, dash: [3, 5], points: { show: true, size: 5, fill: paint } };
+          }),
         ],
         hooks: { setCursor: [(self) => show(self.cursor.idx)] },
       };
@@ -111,7 +121,7 @@
 
     function redraw() {
       plot?.destroy();
-      plot = new uPlot(options(), [rows.map((_, index) => index), ...columns], place);
+      plot = new uPlot(options(), [rows.map((_, index) => index), ...full, ...open], place);
     }
 
     redraw();
