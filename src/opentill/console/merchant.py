@@ -79,7 +79,7 @@ async def show_merchant(request: PageRequest) -> Response:
     newest_payments = list[Order]()
     if request.may("payments.read"):
         newest_payments, _ = await orders.list_page(
-            request.app.replica.reading(), merchant_id, OrdersQuery(page=1, size=_NEWEST), None
+            request.app.replica.reading(), merchant_id, OrdersQuery(page=1, size=_NEWEST)
         )
     return render.page(
         request,

@@ -173,7 +173,10 @@ async def _list_page(
         query["endDate"] = filters.days.until
     try:
         rows, total = await orders.list_page(
-            replica, merchant.id, msgspec.convert(query, OrdersQuery), filters.refunds
+            replica,
+            merchant.id,
+            msgspec.convert(query, OrdersQuery),
+            orders.ListChoice(refunds=filters.refunds),
         )
     except (Invalid, msgspec.ValidationError):
         filters.errors["query"] = N_(

@@ -90,7 +90,9 @@ async def _read_rows(
 ) -> AsyncGenerator[tuple[str, ...], None]:
     replica = request.app.replica.reading()
     for merchant_id, name in names.items():
-        selection = await orders.resolve_query(replica, merchant_id, query, filters.refunds)
+        selection = await orders.resolve_query(
+            replica, merchant_id, query, orders.ListChoice(refunds=filters.refunds)
+        )
         async for part in orders.read_selection(replica, selection):
             for order in part:
                 yield _format_cells(order, name)
