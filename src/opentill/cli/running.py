@@ -315,6 +315,26 @@ def wechat_pay_settings(settings: Settings) -> list[str]:
     ]
 
 
+def paypal_settings(settings: Settings) -> list[str]:
+    """Create the keys of the bank's PayPal dialect, and return the settings of its shop."""
+    from opentill.sandbox import paypal
+
+    webhook_url = f"{settings.public_url}/gateways/paypal/callback"
+    folder = paypal.create(settings.data_dir, webhook_url)
+    values = {
+        "URL": settings.sandbox_public_url,
+        "CLIENT_ID": paypal.CLIENT_ID,
+        "CLIENT_SECRET_FILE": str(folder / paypal.CREDENTIAL_FILE),
+        "WEBHOOK_ID": paypal.WEBHOOK_ID,
+        "MERCHANT_ID": paypal.MERCHANT_ID,
+        "CA_FILE": str(folder / paypal.ROOT_FILE),
+    }
+    return [
+        f"PayPal's dialect, with a webhook for {webhook_url}:",
+        *(f"OPENTILL_GATEWAY_PAYPAL_{name}={value}" for name, value in values.items()),
+    ]
+
+
 def bind_sandbox(settings: Settings) -> list[socket.socket]:
     """Listen at the sandbox bank's address. Raises ``ServeError``."""
     return http_server.bind(settings.sandbox_host, settings.sandbox_port, "OPENTILL_SANDBOX_PORT")

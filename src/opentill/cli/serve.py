@@ -51,6 +51,10 @@ def sandbox(
         bool,
         typer.Option("--alipay", help="Speak Alipay's dialect too; prints the gateway's settings."),
     ] = False,
+    paypal: Annotated[
+        bool,
+        typer.Option("--paypal", help="Speak PayPal's dialect too; prints the gateway's settings."),
+    ] = False,
     wechat_pay: Annotated[
         bool,
         typer.Option(
@@ -64,6 +68,7 @@ def sandbox(
         alipay_settings,
         bind_sandbox,
         lock_sandbox,
+        paypal_settings,
         run_sandbox,
         wechat_pay_settings,
     )
@@ -77,6 +82,8 @@ def sandbox(
     try:
         if alipay:
             lines += alipay_settings(settings)
+        if paypal:
+            lines += paypal_settings(settings)
         if wechat_pay:
             lines += wechat_pay_settings(settings)
         run_sandbox(settings, sockets, ready=lambda: typer.echo("\n".join(lines)))

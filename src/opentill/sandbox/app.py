@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from opentill.sandbox import alipay, api, pages, wechat_pay
+from opentill.sandbox import alipay, api, pages, paypal, wechat_pay
 from opentill.sandbox.bank import Bank
 from opentill.sandbox.callbacks import RECEIVER, Dispatcher
 from opentill.sandbox.dialects import Dialect, Dialects
@@ -34,9 +34,10 @@ def create_app(
     """Return the bank as an ASGI application; it opens its storage when it is started.
 
     ``data_dir`` holds ``sandbox.sqlite3`` and is created if missing. If it has keys of
-    ``alipay.create`` or ``wechat_pay.create``, the bank speaks that dialect too. ``secret`` is the
-    bearer token of shops and signs callbacks. ``public_url`` is the bank's URL for customers. Only
-    one process may serve a data directory. Raises ValueError if the secret is empty.
+    ``alipay.create``, ``wechat_pay.create`` or ``paypal.create``, the bank speaks that dialect too.
+    ``secret`` is the bearer token of shops and signs callbacks. ``public_url`` is the bank's URL
+    for customers. Only one process may serve a data directory. Raises ValueError if the secret is
+    empty.
     """
     if not secret:
         msg = "The sandbox bank needs a secret that is not empty."
@@ -95,6 +96,8 @@ def _load_dialects(data_dir: Path, public_url: str) -> Dialects:
         dialects[alipay.Alipay.name] = alipay.Alipay(app)
     if (merchant := wechat_pay.load(data_dir)) is not None:
         dialects[wechat_pay.WeChatPay.name] = wechat_pay.WeChatPay(merchant, public_url)
+    if (account := paypal.load(data_dir)) is not None:
+        dialects[paypal.PayPal.name] = paypal.PayPal(account, public_url)
     return dialects
 
 

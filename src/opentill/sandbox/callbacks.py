@@ -97,8 +97,7 @@ def queue(
     )
     if dialect is not None:
         spoiled = fault_kind if fault_kind in DIALECT_FAULTS else None
-        refund = about if isinstance(about, Refund) else None
-        body = dialect.compose(tx, kind, now, payment, refund, spoiled)
+        body = dialect.compose(tx, kind, now, payment, about, spoiled)
     if body is None:
         return
     row = Callback(

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from starlette.routing import Route
 
-from opentill.sandbox.model import CallbackType, FaultKind, PaymentView, Refund
+from opentill.sandbox.model import CallbackType, Dispute, FaultKind, PaymentView, Refund
 from opentill.sandbox.storage import Tx
 
 
@@ -33,12 +33,13 @@ class Dialect(Protocol):
         kind: CallbackType,
         now: int,
         payment: PaymentView,
-        refund: Refund | None,
+        about: Refund | Dispute | None,
         fault: FaultKind | None,
     ) -> bytes | None:
         """Return the unsigned body of a callback; None if the provider has no such callback.
 
-        ``fault`` is one that is to be in the body.
+        ``about`` is the refund or dispute that it reports, None for the payment itself. ``fault``
+        is one that is to be in the body.
         """
         ...
 

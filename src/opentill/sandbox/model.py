@@ -14,7 +14,7 @@ PaymentStatus = Literal[
 ]
 RefundStatus = Literal["pending", "succeeded", "failed"]
 DisputeStatus = Literal["opened", "won", "lost", "recovered"]
-Operation = Literal["pay", "find", "close", "refund", "find_refund", "callback"]
+Operation = Literal["pay", "find", "capture", "close", "refund", "find_refund", "callback"]
 CallbackType = Literal[
     "payment.processing",
     "payment.succeeded",
@@ -83,6 +83,7 @@ DIALECT_FAULTS: Final[tuple[FaultKind, ...]] = (
 FAULTS: Final[dict[Operation, tuple[FaultKind, ...]]] = {
     "pay": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS, "other_account"),
     "find": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS, "wrong_amount", "other_account"),
+    "capture": (*_RESPONSE_FAULTS, "wrong_amount", "other_account"),
     "close": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS),
     "refund": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS, "other_account", "unconfirmed"),
     "find_refund": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS, "wrong_amount", "other_account"),

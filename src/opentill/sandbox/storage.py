@@ -106,6 +106,28 @@ create table if not exists wechat_pay_orders (
     expires_at integer not null,
     closed integer not null
 ) without rowid;
+create table if not exists paypal_orders (
+    payment_id text primary key references payments,
+    order_id text not null unique,
+    capture_id text not null unique,
+    request_id text not null,
+    custom_id text not null,
+    invoice_id text not null,
+    captured_at integer,
+    capture_request_id text not null
+) without rowid;
+create index if not exists paypal_orders_by_request on paypal_orders (request_id);
+create table if not exists paypal_refunds (
+    refund_id text primary key,
+    paypal_id text not null unique,
+    custom_id text not null
+) without rowid;
+create table if not exists paypal_webhooks (
+    id text primary key,
+    url text not null,
+    event_types text not null,
+    created_at integer not null
+) without rowid;
 create table if not exists timers (
     id integer primary key,
     due_at integer not null,

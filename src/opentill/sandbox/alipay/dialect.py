@@ -37,6 +37,7 @@ from opentill.sandbox.fault_responses import respond_in_dialect
 from opentill.sandbox.http import bank_of, read_pairs, store_of
 from opentill.sandbox.model import (
     CallbackType,
+    Dispute,
     FaultKind,
     Operation,
     PaymentView,
@@ -203,13 +204,14 @@ class Alipay:
         kind: CallbackType,
         now: int,
         payment: PaymentView,
-        refund: Refund | None,
+        about: Refund | Dispute | None,
         fault: FaultKind | None,
     ) -> bytes | None:
         """Return a notification as JSON, which ``sign`` completes.
 
         Alipay reports payments, closed trades and refunds that were done, but no disputes.
         """
+        refund = about if isinstance(about, Refund) else None
         trade = find_trade(tx, payment_id=payment.id)
         if kind not in _REPORTED or trade is None or not trade.opened:
             return None

@@ -26,6 +26,7 @@ from opentill.sandbox.fault_responses import respond_in_dialect
 from opentill.sandbox.http import bank_of, read_body, store_of
 from opentill.sandbox.model import (
     CallbackType,
+    Dispute,
     FaultKind,
     Operation,
     PaymentView,
@@ -328,10 +329,11 @@ class WeChatPay:
         kind: CallbackType,
         now: int,
         payment: PaymentView,
-        refund: Refund | None,
+        about: Refund | Dispute | None,
         fault: FaultKind | None,
     ) -> bytes | None:
         """Return a notification with what ``sign`` must know."""
+        refund = about if isinstance(about, Refund) else None
         order = find_order(tx, payment_id=payment.id)
         event_type = _event_type(kind, refund)
         if order is None or event_type is None:
