@@ -2,6 +2,7 @@
 
 from gateways.several_gateways import deployment
 from support.alipay_shop import alipay_bank, alipay_shop
+from support.paypal_shop import paypal_bank, paypal_shop
 from support.sandbox_bank import receiver, shop, slow_bank_shop, slow_bank_url
 from support.wechat_pay_shop import (
     hasty_wechat_pay_gateway,
@@ -15,6 +16,8 @@ __all__ = [
     "alipay_shop",
     "deployment",
     "hasty_wechat_pay_gateway",
+    "paypal_bank",
+    "paypal_shop",
     "receiver",
     "shop",
     "slow_bank_shop",

@@ -10,13 +10,14 @@ from typing import Any, Final
 import pytest
 
 from opentill.core.settings import Settings
-from opentill.sandbox import alipay, wechat_pay
-from support import epay_gateway_server
+from opentill.sandbox import alipay, paypal, wechat_pay
+from support import epay_gateway_server, sandbox_bank
 from support.api_server import SECRETS, ApiServer, serving
 from support.databases import cloned_database
+from support.ports import free_socket, url_of
 from support.stripe_server import KEY, SECRET, StripeServer
 
-NAMES: Final = ("sandbox", "stripe", "epay", "alipay", "wechat_pay", "manual")
+NAMES: Final = ("sandbox", "stripe", "epay", "alipay", "wechat_pay", "paypal", "manual")
 
 
 class GatewayDeployment:
@@ -29,8 +30,11 @@ class GatewayDeployment:
         epay: epay_gateway_server.EpayServer,
         alipay_app: alipay.App,
         merchant: wechat_pay.Merchant,
+        paypal_account: paypal.Account,
+        paypal_url: str,
     ) -> None:
         """Store the servers, which the fixture ``deployment`` starts, and providers' keys."""
+        self.paypal_account, self.paypal_url = paypal_account, paypal_url
         self.api_server, self.stripe, self.epay = api_server, stripe, epay
         self.alipay_app, self.merchant = alipay_app, merchant
 
@@ -73,17 +77,39 @@ def deployment(
             folder = wechat_pay.create(directory)
             for file, name in {**wechat_pay.SETTINGS, wechat_pay.PUBLIC_KEY: "PUBLIC_KEY"}.items():
                 options[f"wechat_pay_{name.lower()}"] = (folder / file).read_text()
+            folder = paypal.create(directory)
+            for file, name in ((paypal.CREDENTIAL_FILE, "client_secret"), (paypal.ROOT_FILE, "ca")):
+                options[f"paypal_{name}"] = (folder / file).read_text()
             alipay_app, merchant = alipay.load(directory), wechat_pay.load(directory)
+            account, sock = paypal.load(directory), free_socket()
             assert alipay_app is not None
             assert merchant is not None
-            with serving(
-                settings, gateway_options={**settings.gateway_options, **options}
-            ) as api_server:
-                yield GatewayDeployment(api_server, stripe, epay, alipay_app, merchant)
+            assert account is not None
+            options["paypal_url"] = url_of(sock)
+            with (
+                sandbox_bank.serving(_certificate_server(account), sock),
+                serving(
+                    settings, gateway_options={**settings.gateway_options, **options}
+                ) as api_server,
+            ):
+                yield GatewayDeployment(
+                    api_server, stripe, epay, alipay_app, merchant, account, url_of(sock)
+                )
                 api_server.check_books()
         finally:
             run(epay_context.__aexit__(None, None, None))
             run(stripe.stop())
+
+
+def _certificate_server(account: paypal.Account) -> Any:
+    """Return an ASGI application that sends PayPal's certificate."""
+
+    async def send_certificate(scope: Any, _receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": account.current.chain})
+
+    return send_certificate
 
 
 def _settings(url: str, directory: Path) -> Settings:
@@ -100,6 +126,7 @@ def _settings(url: str, directory: Path) -> Settings:
             "alipay_app_id": alipay.APP_ID,
             "wechat_pay_mchid": wechat_pay.MCHID, "wechat_pay_appid": wechat_pay.APPID,
             "wechat_pay_public_key_id": wechat_pay.PUBLIC_KEY_ID,
+            "paypal_client_id": paypal.CLIENT_ID, "paypal_webhook_id": paypal.WEBHOOK_ID,
             "manual_instructions": "IBAN",
         },
         limit_ip_per_minute=0,

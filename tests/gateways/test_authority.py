@@ -25,12 +25,12 @@ from opentill.gateways import GatewayPaymentEvent, Method, PaymentOutcome
 from opentill.gateways.registry import BUILT_IN
 from opentill.orders import Order, PaymentAttempt
 from opentill.reconciliation.service import reconcile
-from opentill.sandbox import alipay, wechat_pay
+from opentill.sandbox import alipay, paypal, wechat_pay
 from opentill.sandbox.callbacks import sign
 from support import epay_gateway_server, world
 from support.api_server import SECRETS
 
-REPORTERS: Final = ("sandbox", "stripe", "epay", "alipay", "wechat_pay")
+REPORTERS: Final = ("sandbox", "stripe", "epay", "alipay", "wechat_pay", "paypal")
 OWNERS: Final = NAMES
 METHOD: Final[Method] = "ALIPAY"
 
@@ -85,7 +85,7 @@ async def create_duplicate(tx: Tx, gateway: str) -> Subject:
 async def create_disputed_payment(tx: Tx, gateway: str) -> Subject:
     """Create a disputed payment."""
     subject = await create_paid_payment(tx, gateway)
-    await world.report_dispute(tx, subject.order, "OPENED", ref=f"dispute of {subject.attempt.id}")
+    await world.report_dispute(tx, subject.order, "OPENED", ref=f"dispute-of-{subject.attempt.id}")
     return subject
 
 
@@ -139,6 +139,53 @@ def create_wechat_pay_notification(
     return headers, body
 
 
+_PAYPAL_EVENTS: Final = {
+    ("payment", "succeeded"): ("PAYMENT.CAPTURE.COMPLETED", "COMPLETED"),
+    ("payment", "declined"): ("PAYMENT.CAPTURE.DENIED", "DECLINED"),
+    ("payment", "voided"): ("CHECKOUT.ORDER.COMPLETED", "VOIDED"),
+    ("refund", "succeeded"): ("PAYMENT.CAPTURE.REFUNDED", "COMPLETED"),
+    ("refund", "failed"): ("PAYMENT.REFUND.FAILED", "FAILED"),
+    ("dispute", "opened"): ("CUSTOMER.DISPUTE.CREATED", "OPEN"),
+    ("dispute", "won"): ("CUSTOMER.DISPUTE.RESOLVED", "RESOLVED_SELLER_FAVOUR"),
+    ("dispute", "lost"): ("CUSTOMER.DISPUTE.RESOLVED", "RESOLVED_BUYER_FAVOUR"),
+}
+
+
+def create_paypal_webhook(
+    account: paypal.Account, url: str, subject: Subject, report: Report
+) -> tuple[dict[str, str], bytes]:
+    """Return headers and body of PayPal's webhook; ``url`` is that of PayPal's API."""
+    event_type, status = _PAYPAL_EVENTS[report]
+    attempt, (kind, _) = subject.attempt, report
+    amount = {
+        "currency_code": attempt.currency,
+        "value": f"{attempt.amount_minor // 100}.{attempt.amount_minor % 100:02}",
+    }
+    resource: dict[str, Any] = {"id": "P1", "status": status, "amount": amount}
+    if kind == "payment":
+        resource |= {"custom_id": attempt.id, "purchase_units": [{"custom_id": attempt.id}]}
+    elif kind == "refund":
+        resource |= {"custom_id": f"{subject.refund_id}.{attempt.id}"}
+    else:
+        resource = {
+            "dispute_id": f"dispute-of-{attempt.id}",
+            "status": "RESOLVED" if status.startswith("RESOLVED") else status,
+            "dispute_outcome": {"outcome_code": status},
+            "dispute_amount": amount,
+            "disputed_transactions": [{"custom": attempt.id}],
+        }
+    body = json.dumps({"event_type": event_type, "resource": resource}).encode()
+    sent_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    headers = {
+        "paypal-transmission-id": "t",
+        "paypal-transmission-time": sent_at,
+        "paypal-transmission-sig": account.current.sign("t", sent_at, paypal.WEBHOOK_ID, body),
+        "paypal-auth-algo": "SHA256withRSA",
+        "paypal-cert-url": f"{url}/v1/notifications/certs/{account.current.name}",
+    }
+    return headers, body
+
+
 class Reporter:
     """Sends reports of gateways to a server, and reads their effects."""
 
@@ -150,6 +197,7 @@ class Reporter:
             deployment.epay,
         )
         self.alipay_app, self.merchant = deployment.alipay_app, deployment.merchant
+        self.deployment = deployment
 
     def send_report(self, gateway: str, subject: Subject, report: Report) -> httpx2.Response | None:
         """Send a report as a gateway; return None if the gateway has no such report."""
@@ -169,12 +217,20 @@ class Reporter:
             "sandbox": self._build_sandbox,
             "stripe": self._build_stripe,
             "wechat_pay": self._build_wechat_pay,
+            "paypal": self._build_paypal,
         }[gateway]
         built = build(subject, *report)
         if built is None:
             return None
         headers, body = built
         return self.api_server.http.post(path, content=body, headers=headers)
+
+    def _build_paypal(
+        self, subject: Subject, kind: str, status: str
+    ) -> tuple[dict[str, str], bytes]:
+        """Return headers and body of a webhook of PayPal."""
+        account, url = self.deployment.paypal_account, self.deployment.paypal_url
+        return create_paypal_webhook(account, url, subject, (kind, status))
 
     def _build_wechat_pay(
         self, subject: Subject, kind: str, status: str
@@ -198,7 +254,7 @@ class Reporter:
             case "refund":
                 data |= {"id": subject.refund_id, "payment_id": attempt.id, "error": None}
             case _:
-                data |= {"id": f"dispute of {attempt.id}", "payment_id": attempt.id}
+                data |= {"id": f"dispute-of-{attempt.id}", "payment_id": attempt.id}
                 data |= {"reason": "fraudulent"}
         event = {"type": f"{kind}.{status}", "data": {kind: data}}
         body = json.dumps(event).encode()
@@ -228,7 +284,7 @@ class Reporter:
                 # Stripe's disputes have no metadata: the payment intent leads to the attempt.
                 ref = self._intent(attempt)["id"]
                 stripe_status = {"opened": "needs_response"}.get(status, status)
-                dispute = self.stripe.dispute(ref, stripe_status, id=f"dispute of {attempt.id}")
+                dispute = self.stripe.dispute(ref, stripe_status, id=f"dispute-of-{attempt.id}")
                 return self.stripe.sign_event("charge.dispute.updated", dispute)
 
     def _intent(self, attempt: PaymentAttempt) -> dict[str, Any]:
@@ -350,7 +406,7 @@ def test_ignored_reports_are_counted_in_the_metrics() -> None:
 
 
 @pytest.mark.parametrize("status", ["succeeded", "failed"])
-@pytest.mark.parametrize("gateway", ["sandbox", "stripe", "wechat_pay"])
+@pytest.mark.parametrize("gateway", ["sandbox", "stripe", "wechat_pay", "paypal"])
 def test_a_refund_cannot_be_ended_by_a_report_on_another_payment(
     reporter: Reporter, gateway: str, status: str
 ) -> None:
@@ -427,7 +483,7 @@ def test_a_settlement_report_matches_payments_of_its_own_gateway_only(reporter: 
         await orders.apply_duplicate_return(
             tx, attempt, world.RefundOutcome(status="SUCCEEDED"), world.NOW
         )
-        ref = f"dispute of {chargeback.attempt.id}"
+        ref = f"dispute-of-{chargeback.attempt.id}"
         await world.report_dispute(tx, chargeback.order, "LOST", ref=ref)
         return [
             f"payment,{payment.attempt.id},9.99,USD,{world.NOW}",

@@ -99,6 +99,24 @@ OPTIONS: Final = (
         "wechat_pay", "wechat_pay_url", "another address of the API, for tests", secret=False,
         default="https://api.mch.weixin.qq.com",
     ),
+    Option("paypal", "paypal_client_id", "the client ID of the app at PayPal", secret=False),
+    Option("paypal", "paypal_client_secret", "the secret of the app at PayPal"),
+    Option(
+        "paypal", "paypal_webhook_id", "the id of the app's webhook, whose address is"
+        " …/gateways/paypal/callback", secret=False,
+    ),
+    Option(
+        "paypal", "paypal_merchant_id", "the account that receives the money; responses about"
+        " others are not trusted", secret=False,
+    ),
+    Option(
+        "paypal", "paypal_ca", "the authorities, in PEM, whose certificates may sign webhooks;"
+        " those for TLS without it",
+    ),
+    Option(
+        "paypal", "paypal_url", "PayPal's sandbox, for tests: https://api-m.sandbox.paypal.com",
+        secret=False, default="https://api-m.paypal.com",
+    ),
     Option(
         "manual", "manual_instructions", "how to transfer money; …_EUR and the like for one"
         " currency, …_FILE for text in a file", secret=False,
@@ -110,6 +128,7 @@ OPTIONS: Final = (
             ("epay", "on offer; WECHAT_PAY=wxpay2 for a type of another name", "ALIPAY,WECHAT_PAY"),
             ("alipay", _METHODS, _EVERY_METHOD),
             ("wechat_pay", _METHODS, _EVERY_METHOD),
+            ("paypal", _METHODS, _EVERY_METHOD),
             ("manual", _METHODS, _EVERY_METHOD),
             ("sandbox", _METHODS, _EVERY_METHOD),
         )
@@ -146,6 +165,13 @@ def _wechat_pay(settings: Settings) -> Gateway:
     return make(settings.gateway_options)
 
 
+def _paypal(settings: Settings) -> Gateway:
+    # Imported late, because most deployments do not need it.
+    from opentill.gateways.paypal.configuration import make
+
+    return make(settings.gateway_options)
+
+
 def _epay(settings: Settings) -> Gateway:
     # Imported late, because most deployments do not need it.
     from opentill.gateways.epay.configuration import make
@@ -160,6 +186,7 @@ BUILT_IN: Final[dict[str, Factory]] = {
     "epay": _epay,
     "alipay": _alipay,
     "wechat_pay": _wechat_pay,
+    "paypal": _paypal,
 }
 # Gateways that cannot always report the result of a refund, so that an operator may record it.
 _OPERATOR_MAY_REPORT: Final = frozenset({"epay", "manual"})
@@ -263,10 +290,15 @@ def secret_names(gateway: str, names: Collection[str]) -> frozenset[str]:
 def mode_of_credentials(gateway: str, credentials: Mapping[str, str]) -> bool | None:
     """Return whether credentials are for real money; None if they do not say.
 
-    Stripe's keys name their mode (https://docs.stripe.com/keys).
+    Stripe's keys name their mode (https://docs.stripe.com/keys); PayPal's sandbox has an address of
+    its own.
     """
     if gateway == SANDBOX:
         return False
+    if gateway == "paypal":
+        from opentill.gateways.paypal.configuration import mode_of
+
+        return mode_of(credentials.get("url", ""))
     if gateway == "stripe":
         words = credentials.get("secret_key", "").split("_")
         return {"test": False, "live": True}.get(words[1]) if len(words) > 2 else None  # noqa: PLR2004 - kind, mode and key
