@@ -191,7 +191,7 @@ EXPLAINED: Final = frozenset(
         # commands run this: tests/cli/test_rates.py
         "rates.queries": "MISSING",
         # long exports use this: tests/orders/export/test_export.py
-        "orders.export.queries": "EXPORT_EDGES",
+        "orders.export.queries": "EXPORT_EDGES AFTER",
         # these store a card that is reported after its payment: tests/orders/test_cards.py
         "orders.queries   ": "STORE_CARD REINDEX",
         # this marks a batch of any merchant: tests/orders/search/test_search.py
@@ -986,6 +986,7 @@ class Business:
                 assert api_server.tx(lambda tx, search=search: search(tx, self.id, ""))
             api_server.run(orders.find_customers(self.app.db, self.id, "ann@"))
             api_server.run(orders.sums_of_customer(self.app.db, self.id, "ann@example.com"))
+            api_server.run(orders.totals_of_customers(self.app.db, self.id, ["ann@example.com"]))
             api_server.run(indexing.index_merchant(self.app.db, self.id, many=2))
         late = self.place_order()
         shop.data("POST", f"/v1/checkouts/{late.checkout_id}/expire")

@@ -1,59 +1,166 @@
 """Customers: a merchant's payments, grouped by email address. A customer has no row of its own."""
 
-from typing import Final
+from collections.abc import AsyncGenerator, Sequence
+from typing import Final, Literal, get_args
 from urllib.parse import urlencode
 
+import msgspec
 from starlette.responses import Response
 
 from opentill import orders
+from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
 from opentill.dashboard import page_helpers, payments_columns
+from opentill.http import csvfile
 from opentill.list_counts import FOREVER
-from opentill.portal import lists, render
+from opentill.orders import CustomerOrder, CustomerTotal
+from opentill.portal import downloads, lists, render
 from opentill.portal.lists import Pager
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_NEWEST: Final = 500  # without a search, the customers of this many newest payments are listed
+_NEWEST: Final = 1_000  # without a search, the customers of this many newest payments are listed
+_EXPORTED: Final = 20_000  # the same for the CSV file
+_BATCH: Final = 500  # customers whose totals a statement reads
 _COLUMNS: Final = payments_columns.without("customer")
+Sort = Literal["recent", "spent", "payments", "name"]
+_SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
+_FILE_COLUMNS: Final = (
+    "email", "name", "currency", "payments", "spent", "refunded", "first_payment_utc",
+    "last_payment_utc",
+)  # fmt: skip
+
+
+class Customer(msgspec.Struct, frozen=True):
+    """A customer with their newest order, and what they have paid in each currency."""
+
+    newest: CustomerOrder
+    totals: Sequence[CustomerTotal] = ()
+
+    @property
+    def payments(self) -> int:
+        """How many orders the customer has paid."""
+        return sum(total.payments for total in self.totals)
+
+    @property
+    def settled_minor(self) -> int:
+        """What the customer has paid, in the merchant's settlement currency."""
+        return sum(total.settled_minor for total in self.totals)
+
+    @property
+    def spent(self) -> list[Money]:
+        """What the customer has paid in each currency."""
+        return [Money(total.paid_minor, total.currency) for total in self.totals]
 
 
 async def show(request: PageRequest) -> Response:
     """List the customers that match the search, by default those of the newest payments."""
-    db, zone = request.app.replica.reading(), await page_helpers.find_zone(request)
     email, errors = lists.text(request, "email"), dict[str, str]()
-    customers: list[orders.CustomerOrder] = []
-    if not email:
-        customers = await db.read(
-            lambda tx: orders.recent_customers(tx, request.merchant_id, _NEWEST)
+    newest = await _find(request, email, errors, _NEWEST)
+    if len(newest) == 1 and newest[0].email.lower() == email.lower():
+        return page_helpers.redirect(request, "customers", "one", email=newest[0].email)
+    sort = lists.choice(request, "sort", _SORTS) or "recent"
+    pager = Pager(lists.page_number(request), len(newest))
+    first, last = (pager.number - 1) * pager.size, pager.number * pager.size
+    # The order by name or time needs no totals of customers on other pages.
+    needs_all = sort in {"spent", "payments"}
+    if sort == "name":
+        newest.sort(key=lambda order: (order.name or order.email).casefold())
+    customers = await _with_totals(request, newest if needs_all else newest[first:last])
+    if needs_all:
+        customers.sort(
+            key=lambda customer: customer.settled_minor if sort == "spent" else customer.payments,
+            reverse=True,
         )
-    else:
-        try:
-            customers = await orders.find_customers(db, request.merchant_id, email)
-        except Invalid:
-            errors["email"] = N_("More than 200 customers match: enter more of the name or address")
-    if len(customers) == 1 and customers[0].email.lower() == email.lower():
-        return page_helpers.redirect(request, "customers", "one", email=customers[0].email)
-    pager = Pager(lists.page_number(request), len(customers))
-    shown = customers[(pager.number - 1) * pager.size : pager.number * pager.size]
-    newest = await db.read(
-        lambda tx: orders.find_many(tx, request.merchant_id, [one.order_id for one in shown])
-    )
+        customers = customers[first:last]
     address = request.link("customers", "one")
-    rows = [
-        (
-            customer,
-            Money(customer.amount_minor, customer.currency),
-            f"{address}?{urlencode({'email': customer.email})}",
-        )
-        for customer in shown
-    ]
+    query = {name: value for name, value in request.query.items() if name == "email"}
     return render.page(
-        request, "customers.html", email=email, errors=errors, zone=zone, pager=pager, rows=rows,
-        statuses={order_id: order.shown_status for order_id, order in newest.items()},
-    )  # fmt: skip
+        request,
+        "customers.html",
+        email=email,
+        errors=errors,
+        zone=await page_helpers.find_zone(request),
+        pager=pager,
+        sort=sort,
+        sorts=_SORTS,
+        csv=request.link("customers.csv") + (f"?{urlencode(query)}" if query else ""),
+        rows=[
+            (customer, f"{address}?{urlencode({'email': customer.newest.email})}")
+            for customer in customers
+        ],
+        most=_NEWEST,
+        is_part=not email and len(newest) > 0 and await _has_more(request),
+    )
+
+
+async def _find(
+    request: PageRequest, email: str, errors: dict[str, str], most: int
+) -> list[CustomerOrder]:
+    """Return the customers that match, or those of the newest ``most`` payments for no text.
+
+    Adds an error if too many match.
+    """
+    db = request.app.replica.reading()
+    if not email:
+        return await db.read(lambda tx: orders.recent_customers(tx, request.merchant_id, most))
+    try:
+        return await orders.find_customers(db, request.merchant_id, email)
+    except Invalid:
+        errors["email"] = N_("More than 200 customers match: enter more of the name or address")
+        return []
+
+
+async def _has_more(request: PageRequest) -> bool:
+    """Whether the merchant has more payments than those whose customers are listed."""
+    counts = await request.app.replica.reading().read(
+        lambda tx: orders.count_by_status(tx, request.merchant_id)
+    )
+    return sum(counts.values()) > _NEWEST
+
+
+async def _with_totals(request: PageRequest, newest: Sequence[CustomerOrder]) -> list[Customer]:
+    db, totals = request.app.replica.reading(), dict[str, Sequence[CustomerTotal]]()
+    for start in range(0, len(newest), _BATCH):
+        emails = [order.email for order in newest[start : start + _BATCH]]
+        totals.update(await orders.totals_of_customers(db, request.merchant_id, emails))
+    return [Customer(order, totals.get(order.email, ())) for order in newest]
+
+
+async def export(request: PageRequest) -> Response:
+    """Send the customers of the list as CSV, one row for each currency in which they have paid."""
+    email, errors = lists.text(request, "email"), dict[str, str]()
+    newest = await _find(request, email, errors, _EXPORTED)
+    if errors:
+        return page_helpers.redirect(request, "customers", email=email)
+
+    async def rows() -> AsyncGenerator[Sequence[str], None]:
+        for start in range(0, len(newest), _BATCH):
+            for customer in await _with_totals(request, newest[start : start + _BATCH]):
+                for row in _file_rows(customer):
+                    yield row
+
+    return await downloads.table("customers.csv", csvfile.encode_rows(_FILE_COLUMNS, rows()))
+
+
+def _file_rows(customer: Customer) -> list[Sequence[str]]:
+    person = tuple(map(csvfile.format_cell, (customer.newest.email, customer.newest.name)))
+    if not customer.totals:
+        return [(*person, "", "0", "", "", "", "")]
+    return [
+        (
+            *person,
+            total.currency,
+            str(total.payments),
+            money.show(total.paid_minor, total.currency),
+            money.show(total.refunded_minor, total.currency),
+            csvfile.format_utc(total.first_paid_at),
+            csvfile.format_utc(total.last_paid_at),
+        )
+        for total in customer.totals
+    ]
 
 
 async def show_one(request: PageRequest) -> Response:
@@ -95,5 +202,6 @@ async def show_one(request: PageRequest) -> Response:
 _PLACE: Final = f"{DASHBOARD_PATH}/customers"
 pages: Final = (
     Page("GET", _PLACE, "customers.read", show, menu=N_("Customers"), group="customers"),
+    Page("GET", f"{_PLACE}.csv", "payments.export", export),
     Page("GET", f"{_PLACE}/one", "customers.read", show_one),
 )

@@ -282,6 +282,12 @@ PAYMENT_FILTER_ERROR: Final = {
     "product": N_("Choose one of your products"),
     "metadata": N_("Enter a key of at most 64 characters and the value that it has"),
 }
+CUSTOMER_SORT: Final = {
+    "recent": N_("Last payment"),
+    "spent": N_("Total spent"),
+    "payments": N_("Payments"),
+    "name": N_("Name"),
+}
 PAYMENT_TAB: Final = {
     "": NC_("payments", "All"),
     "succeeded": NC_("payments", "Succeeded"),

@@ -3,13 +3,19 @@
 from opentill.orders.cards import brand_name, format_card
 from opentill.orders.cards import of_attempt as card_of_attempt
 from opentill.orders.cards import of_order as card_of
-from opentill.orders.customers.model import CustomerOrder, CustomerSums, OrderCustomer
+from opentill.orders.customers.model import (
+    CustomerOrder,
+    CustomerSums,
+    CustomerTotal,
+    OrderCustomer,
+)
 from opentill.orders.customers.service import (
     MAX_SUMMED,
     find_customers,
     find_customers_of_orders,
     recent_customers,
     sums_of_customer,
+    totals_of_customers,
 )
 from opentill.orders.events import livemode_of, metadata
 from opentill.orders.export.queries import COLUMNS as EXPORT_COLUMNS
@@ -115,6 +121,7 @@ __all__ = [
     "Change",
     "CustomerOrder",
     "CustomerSums",
+    "CustomerTotal",
     "Email",
     "Event",
     "ExportQuery",
@@ -210,6 +217,7 @@ __all__ = [
     "start_attempt",
     "submit",
     "sums_of_customer",
+    "totals_of_customers",
     "transition",
     "with_fee_of",
     "with_livemode",

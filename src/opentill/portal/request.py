@@ -21,7 +21,17 @@ from opentill.web import forms, language, templates
 _MAX_FIELDS: Final = 50
 # Fields of the query that report the result of an action. A page shows them once.
 _RESULTS: Final = frozenset({"other_person", "done", "rows", "matched", "found"})
-_NO_FILTERS: Final = _RESULTS | {"lang", "page", "before", "after", "live", "sheet", "for", "tab"}
+_NO_FILTERS: Final = _RESULTS | {
+    "lang",
+    "page",
+    "before",
+    "after",
+    "live",
+    "sheet",
+    "for",
+    "tab",
+    "sort",
+}
 
 
 class PageRequest:

@@ -29,6 +29,23 @@ class OrderCustomer(msgspec.Struct, frozen=True):
     email: str
 
 
+class CustomerTotal(msgspec.Struct, frozen=True):
+    """The paid orders of a customer in one presentment currency, in minor units.
+
+    ``term`` is the email address in small letters. ``settled_minor`` is the part of ``paid_minor``
+    in the merchant's settlement currency, so that customers can be compared.
+    """
+
+    term: str
+    currency: str
+    payments: int
+    paid_minor: int
+    refunded_minor: int
+    settled_minor: int
+    first_paid_at: int
+    last_paid_at: int
+
+
 class CustomerSums(msgspec.Struct, frozen=True):
     """A customer's payments and refunds in one presentment currency, in minor units.
 

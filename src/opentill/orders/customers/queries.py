@@ -3,7 +3,12 @@
 from typing import Final
 
 from opentill.db.query import Query
-from opentill.orders.customers.model import CustomerOrder, CustomerSums, OrderCustomer
+from opentill.orders.customers.model import (
+    CustomerOrder,
+    CustomerSums,
+    CustomerTotal,
+    OrderCustomer,
+)
 
 # The newest orders of a merchant, with their email addresses.
 RECENT: Final = Query(
@@ -60,6 +65,36 @@ SUMS: Final = Query(
     ) newest
     join orders o on o.merchant_id = :merchant_id and o.id = newest.id
     group by o.currency order by o.currency
+    """,
+)
+# The paid orders of several customers by currency, over at most the newest `:limit` orders of each.
+# As in SUMS, orders in `:apart` are not read from the index, and the orders in `:id`, each with the
+# email address of its customer, are added.
+TOTALS: Final = Query(
+    CustomerTotal,
+    """
+    select customer.term, o.currency, count(*) as payments,
+        sum(o.amount_minor)::bigint as paid_minor,
+        sum(o.refunded_minor)::bigint as refunded_minor,
+        sum(o.gross_settled_minor)::bigint as settled_minor,
+        min(o.paid_at) as first_paid_at, max(o.paid_at) as last_paid_at
+    from (
+        select bucket.term, hit.order_id as id
+        from unnest(:term::text[], :place::text[]) as bucket (term, place)
+        cross join lateral (
+            select t.order_id from search_terms t
+            where t.merchant_id = :merchant_id and t.term = bucket.term
+                and t.place = bucket.place and t.order_id <> all (:apart::text[])
+            order by t.created_at desc, t.order_id desc limit :limit
+        ) hit
+        union all
+        select * from unnest(:email::text[], :id::text[]) as beside (email, id)
+    ) customer
+    cross join lateral (
+        select * from orders where merchant_id = :merchant_id and id = customer.id limit 1
+    ) o
+    where o.paid_at is not null
+    group by customer.term, o.currency order by customer.term, o.currency
     """,
 )
 # The customers of some orders, of any merchants.

@@ -3,12 +3,19 @@
 As in the filter of orders, addresses that differ only in capitals (A to Z) are the same customer.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+
+import msgspec
 
 from opentill.db.database import Db, Tx
 from opentill.orders.customers import queries
-from opentill.orders.customers.model import CustomerOrder, CustomerSums, OrderCustomer
+from opentill.orders.customers.model import (
+    CustomerOrder,
+    CustomerSums,
+    CustomerTotal,
+    OrderCustomer,
+)
 from opentill.orders.search import service as search
 from opentill.orders.search import terms
 from opentill.orders.search.model import Candidate, Condition
@@ -16,6 +23,8 @@ from opentill.orders.search.queries import PENDING
 
 # A customer's sums cover at most this many orders; adding these up takes tens of milliseconds.
 MAX_SUMMED: Final = 10_000
+# The totals of a list of customers cover at most this many orders of each customer.
+_MOST_TOTALLED: Final = 1_000
 
 
 async def recent_customers(tx: Tx, merchant_id: str, orders: int) -> list[CustomerOrder]:
@@ -83,6 +92,38 @@ async def sums_of_customer(
         )
 
     return await db.read_snapshot(read)
+
+
+async def totals_of_customers(
+    db: Db, merchant_id: str, emails: Sequence[str]
+) -> Mapping[str, list[CustomerTotal]]:
+    """Return what customers have paid, by email address and then by currency.
+
+    Customers who have paid nothing are left out.
+    """
+    addresses = {terms.term_of(email): email for email in emails}
+    nobody = Condition("", terms.EMAIL)
+    others = tuple(Condition(term, terms.EMAIL) for term in addresses)
+    condition = msgspec.structs.replace(nobody, others=others)
+
+    async def read(tx: Tx) -> list[CustomerTotal]:
+        outdated_ids, matches = await _not_indexed(tx, merchant_id, condition)
+        places = await search.places_of(tx, merchant_id, condition)
+        return await queries.TOTALS.all(
+            tx,
+            merchant_id=merchant_id,
+            apart=outdated_ids,
+            email=[terms.term_of(candidate.customer_email) for candidate in matches],
+            id=[candidate.id for candidate in matches],
+            term=[place.term for place in places],
+            place=[place.place for place in places],
+            limit=_MOST_TOTALLED,
+        )
+
+    totals: dict[str, list[CustomerTotal]] = {}
+    for row in await db.read_snapshot(read):
+        totals.setdefault(addresses[row.term], []).append(row)
+    return totals
 
 
 async def _not_indexed(
