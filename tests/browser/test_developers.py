@@ -59,9 +59,9 @@ async def test_a_key_is_created_copied_and_replaced_on_pages_that_fit_every_devi
 
     await page.goto(f"{key_page}?lang=en")
     await page.get_by_role("button", name="Replace", exact=True).click()
-    form = page.locator("form", has=page.get_by_role("button", name="Replace this key"))
+    form = page.locator("form", has=page.get_by_role("button", name="Replace key"))
     await form.get_by_label("to confirm").fill(key[-4:])
-    await form.get_by_role("button").click()
+    await form.get_by_role("button", name="Replace key").click()
     assert await page.get_by_text("Your new key: Shop 商店").is_visible()
     response = await context.request.get(f"{url}/v1/balance", headers={"x-api-key": key})
     assert response.status == 401

@@ -86,8 +86,10 @@ async def test_a_session_can_be_opened_and_ended_without_scripts(
     assert await page.get_by_text("Green tea, 100 g").first.is_visible()
     await page.goto(f"{owner.home}/sessions")
     await page.locator("table.list a").first.click()
-    await page.get_by_role("button", name="End the session").click()
-    await page.get_by_role("button", name="End it now").click()
+    await page.get_by_role("button", name="End session").click()
+    confirmation = page.get_by_role("alertdialog", name="End this session?")
+    assert await confirmation.get_by_role("button", name="Cancel").is_visible()
+    await confirmation.get_by_role("button", name="End session").click()
     assert await page.get_by_text("Nobody can pay it any more.").is_visible()
     await context.close()
 

@@ -104,7 +104,7 @@ async def _replace_key(page: Page) -> tuple[str, str]:
     await _press_button(page, "Replace")
     confirmation = await page.locator("label[for=replace] code").inner_text()
     await page.locator("#replace").fill(confirmation)
-    await _press_button(page, "Replace this key")
+    await _press_button(page, "Replace key")
     return old_key, await page.locator("#secret").input_value()
 
 

@@ -120,7 +120,8 @@ def test_an_administrator_invites_the_owner_and_members_of_a_merchant(
     assert "eve@quay.example is invited" in page
     page = admin.get(path).text
     assert "Pending invitations" in page
-    (withdrawn,) = re.findall(r'name="id" value="([^"]+)">[^/]*eve@quay', page)
+    (withdrawn,) = re.findall(r'popovertarget="withdraw-([^"]+)">[^/]*eve@quay', page)
+    assert f'id="withdraw-{withdrawn}" popover role="alertdialog"' in page
     assert admin.post(f"{path}/withdraw", {"id": withdrawn}).status_code == 303
     assert "eve@quay.example" not in admin.get(path).text
     support = create_person(api_server, None, staff_role="support")

@@ -550,14 +550,16 @@ def test_a_payment_and_its_session_lead_to_the_customer(shop: Shop) -> None:
             assert (customer in member.get(path).text) == may_read, (role, path)
 
 
-def test_an_unpaid_payment_is_closed_once(shop: Shop) -> None:
+def test_an_unpaid_payment_is_canceled_once(shop: Shop) -> None:
     server, owner = shop.api_server, create_person(shop.api_server, shop.id, "support")
     order = shop.create_order()
     page = owner.get(page_path(shop, order["id"]))
-    assert "Close payment" in text_of(page)
+    assert "Cancel this payment?" in text_of(page)
     assert "Receipt" not in text_of(page)
     for _ in range(2):
-        assert owner.post(page_path(shop, order["id"], "expire")).status_code == 303
+        response = owner.post(page_path(shop, order["id"], "expire"))
+        assert response.status_code == 303
+        assert "The payment is canceled." in text_of(owner.get(response.headers["location"]))
     assert shop.read_order(order["id"])["status"] == "CLOSED"
     page = owner.get(page_path(shop, order["id"]))
     assert timeline_titles(page)[0] == "Closed: it can no longer be paid"
@@ -568,7 +570,7 @@ def test_an_unpaid_payment_is_closed_once(shop: Shop) -> None:
     paid_order_id = shop.create_paid_order()["id"]
     refusal = owner.post(page_path(shop, paid_order_id, "expire"))
     assert refusal.status_code == 409
-    assert "This payment cannot be closed" in text_of(refusal)
+    assert "This payment cannot be canceled" in text_of(refusal)
     assert shop.read_order(paid_order_id)["status"] == "PAID"
 
 

@@ -41,9 +41,12 @@ def test_an_owner_invites_changes_and_removes_members(shop: Shop) -> None:
     assert carol.get(path).status_code == 200
     assert carol.post(f"{path}/invite", {"email": "e@example.com"}).status_code == 403
 
-    ada.post(f"{path}/role", {"person": bob.person_id, "role": "finance"})
+    changed = ada.post(f"{path}/role", {"person": bob.person_id, "role": "finance"})
+    assert "The role is changed." in ada.get(changed.headers["location"]).text
     assert "Finance" in bob.get(f"/dashboard/{shop.id}/").text
-    assert ada.post(f"{path}/remove", {"person": bob.person_id}).status_code == 303
+    assert f'id="remove-{bob.person_id}" popover role="alertdialog"' in ada.get(path).text
+    removed = ada.post(f"{path}/remove", {"person": bob.person_id})
+    assert "The member is removed" in ada.get(removed.headers["location"]).text
     assert bob.get(path).status_code == 404
     rows = shop.api_server.sql(
         "select action, who from audit_log where merchant_id = $1 order by number", shop.id
@@ -173,7 +176,8 @@ def test_an_invitation_can_be_withdrawn(shop: Shop) -> None:
     (invitation,) = re.findall(r'name="id" value="(inv_\w+)"', ada.get(path).text)
     form = {"id": invitation}
     assert stranger.post(f"/dashboard/{other_shop.id}/team/withdraw", form).status_code == 404
-    assert ada.post(f"{path}/withdraw", form).status_code == 303
+    withdrawn = ada.post(f"{path}/withdraw", form)
+    assert "The invitation is withdrawn." in ada.get(withdrawn.headers["location"]).text
     page = Visitor(shop.api_server).get(link.removeprefix(shop.api_server.url))
     assert heading_of(page) == "This link has expired"
 

@@ -238,6 +238,15 @@ PAYMENT_ACTION_RESULT: Final = {
     "refund": N_("The refund is on its way. Its end is shown in the timeline."),
     "note": N_("The note is added. It stands in the timeline."),
 }
+PEOPLE_RESULT: Final = {
+    "reset_requested": N_("The reset is requested. Another administrator must confirm it."),
+    "reset_confirmed": N_("The reset is confirmed. The person gets a mail and can stop it."),
+    "reset_stopped": N_("The reset is stopped. The second factors stay valid."),
+    "withdrawn": N_("The invitation is withdrawn. Its link no longer works."),
+    "role": N_("The role is changed."),
+    "removed": N_("The person is removed from the staff and has no more access."),
+    "logins": N_("The person is logged out everywhere."),
+}
 PROVIDER_REPORT: Final = {
     "REVERSED": N_("Reversed"),
     "UNMATCHED": N_("Made at the gateway, not applied to the order"),

@@ -108,7 +108,7 @@ async def request_factor_reset(request: PageRequest) -> Response:
         is_open = "open" in (problem.reason or "")
         error = N_("A reset of their factors is open already") if is_open else _NO_FACTOR
         return await _list_page(request, 400, {"lost": error}, lost=email)
-    return render.see_other(request, PLACE)
+    return render.see_other(request, f"{PLACE}?done=reset_requested")
 
 
 async def confirm_factor_reset(request: PageRequest) -> Response:
@@ -131,7 +131,7 @@ async def confirm_factor_reset(request: PageRequest) -> Response:
             ),
         )
         return await _list_page(request, 400, {"lost-factors": error})
-    return render.see_other(request, PLACE)
+    return render.see_other(request, f"{PLACE}?done=reset_confirmed")
 
 
 async def stop_factor_reset(request: PageRequest) -> Response:
@@ -141,7 +141,7 @@ async def stop_factor_reset(request: PageRequest) -> Response:
     await request.app.db.run(
         lambda tx: people.lost_factors.stop(tx, form.get("id", ""), request.now, actor=actor)
     )
-    return render.see_other(request, PLACE)
+    return render.see_other(request, f"{PLACE}?done=reset_stopped")
 
 
 async def withdraw_invitation(request: PageRequest) -> Response:
@@ -152,7 +152,7 @@ async def withdraw_invitation(request: PageRequest) -> Response:
     await request.app.db.run(
         lambda tx: people.withdraw_staff_invitation(tx, link, request.now, actor=actor)
     )
-    return render.see_other(request, PLACE)
+    return render.see_other(request, f"{PLACE}?done=withdrawn")
 
 
 async def show_person(request: PageRequest) -> Response:
@@ -195,7 +195,7 @@ async def change_role(request: PageRequest) -> Response:
         )
     except Invalid:
         return await _page(request, 400, {"role": _LAST_ADMIN})
-    return render.see_other(request, PLACE)
+    return render.see_other(request, f"{PLACE}?done=role")
 
 
 async def remove_person(request: PageRequest) -> Response:
@@ -217,7 +217,7 @@ async def remove_person(request: PageRequest) -> Response:
     except Invalid:
         return await _page(request, 400, {"role": _LAST_ADMIN})
     is_own = person_id == request.login.person_id
-    return render.see_other(request, "/dashboard" if is_own else PLACE)
+    return render.see_other(request, "/dashboard" if is_own else f"{PLACE}?done=removed")
 
 
 async def end_logins(request: PageRequest) -> Response:
@@ -225,7 +225,7 @@ async def end_logins(request: PageRequest) -> Response:
     person_id = request.ids["person"]
     actor = people.actor_of(request.login, _REASON)
     await request.app.db.run(lambda tx: people.end_logins(tx, person_id, request.now, actor=actor))
-    return render.see_other(request, f"{PLACE}/{person_id}")
+    return render.see_other(request, f"{PLACE}/{person_id}?done=logins")
 
 
 PLACE: Final = f"{CONSOLE_PATH}/people"

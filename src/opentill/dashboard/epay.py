@@ -131,7 +131,7 @@ async def disable(request: PageRequest) -> Response:
             await epay.disable(tx, request.merchant_id, request.now, actor=actor)
 
     await request.app.db.run(work)
-    return _redirect_to_epay(request)
+    return _redirect_to_epay(request, done="disabled")
 
 
 async def _confirmation_error(request: PageRequest, field: str) -> dict[str, str]:

@@ -418,6 +418,11 @@ STANDING_NOTE: Final = {
     ),
     "CLOSED": N_("This account is closed."),
 }
+TEAM_RESULT: Final = {
+    "role": N_("The role is changed."),
+    "removed": N_("The member is removed and has no more access."),
+    "withdrawn": N_("The invitation is withdrawn. Its link no longer works."),
+}
 TEST_RESULT: Final = {
     "SUCCEEDED": N_("Your server accepted it."),
     "PENDING": N_("Your server did not accept it."),

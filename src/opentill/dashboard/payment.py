@@ -111,12 +111,12 @@ async def expire(request: PageRequest) -> Response:
             409,
             {
                 "close": N_(
-                    "This payment cannot be closed: it was paid, or a payment of "
+                    "This payment cannot be canceled: it was paid, or a payment of "
                     "it is on its way. Look at it again in a moment"
                 )
             },
         )
-    return _redirect_to_payment(request)
+    return _redirect_to_payment(request, "?done=canceled")
 
 
 async def resend(request: PageRequest) -> Response:

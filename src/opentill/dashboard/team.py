@@ -109,7 +109,7 @@ async def change_role(request: PageRequest) -> Response:
         )
     except Invalid:
         return await _render_team(request, 400, {"members": _LAST_OWNER})
-    return page_helpers.redirect(request, "team")
+    return page_helpers.redirect(request, "team", done="role")
 
 
 async def remove(request: PageRequest) -> Response:
@@ -139,7 +139,7 @@ async def remove(request: PageRequest) -> Response:
         return await _render_team(request, 400, {"members": _LAST_OWNER})
     if person == request.login.person_id:
         return render.see_other(request, "/dashboard")
-    return page_helpers.redirect(request, "team")
+    return page_helpers.redirect(request, "team", done="removed")
 
 
 async def withdraw(request: PageRequest) -> Response:
@@ -149,7 +149,7 @@ async def withdraw(request: PageRequest) -> Response:
     await request.app.db.run(
         lambda tx: people.withdraw(tx, request.merchant_id, link_id, request.now, actor=actor)
     )
-    return page_helpers.redirect(request, "team")
+    return page_helpers.redirect(request, "team", done="withdrawn")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/team"
