@@ -4,6 +4,9 @@ The customer uses the payment page and approves on PayPal's; the sandbox bank sp
 dialect and sends signed webhooks.
 """
 
+import asyncio
+import json
+import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -120,3 +123,20 @@ def test_orders_are_paid_refunded_and_disputed_through_paypal(
             wait_for(lambda: client.orders.get(second_id).status == "DISPUTED")
             bank.api.post(f"/disputes/{dispute['id']}/lost")
             wait_for(lambda: client.orders.get(second_id).status == "CHARGEBACK")
+        file = tmp_path / "movements.csv"
+        asyncio.run(fetch_movements(bank, file))
+        report = json.loads(deployment.run_checked("reconcile", "paypal", str(file), "--json"))
+        assert (report["differences"], report["matched"]) == ([], 6), report
+        # PayPal lists the movements of the last three hours late, so these are left out.
+        since = time.strftime("%Y-%m-%d", time.gmtime(time.time() - 86_400))
+        words = ("reconcile", "paypal", "--from", since, "--json")
+        report = json.loads(deployment.run_checked(*words))
+        assert (report["differences"], report["matched"]) == ([], 0), report
+
+
+async def fetch_movements(bank: PayPalShop, file: Path) -> None:
+    """Fetch all movements of the account."""
+    gateway, now = bank.gateway(), time.time_ns() // 1_000_000
+    with file.open("wb") as target:
+        await gateway.settlement_report(target, now - 3_600_000, now)
+    await gateway.close()

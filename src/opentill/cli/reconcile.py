@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from opentill.adjustments import Adjustment
     from opentill.core.settings import Settings
     from opentill.db.database import Db, Tx
+    from opentill.gateways.model import Reports
     from opentill.merchants import Actor
     from opentill.reconciliation import OpenDifference, Result, StoredFile
 
@@ -51,7 +52,9 @@ def compare(
     gateway: str,
     file: Annotated[
         Path | None,
-        typer.Argument(help="A settlement report; without it, the sandbox bank's is fetched."),
+        typer.Argument(
+            help="A settlement report; without it, PayPal's or the sandbox bank's is fetched."
+        ),
     ] = None,
     *,
     since: inputs.From = None,
@@ -64,8 +67,9 @@ def compare(
     The report is CSV with the columns kind (payment, refund, refund_failure, chargeback, recovery,
     payment_failure), reference (our attempt or refund id or the gateway's own), amount, currency
     and settled_at; or as Stripe (balance transactions, itemised reports), Alipay (trades) or WeChat
-    Pay (trade bill) exports it. Without --from and --to, its first and last time are the range. No
-    money moves: differences go to the inbox, each once.
+    Pay (trade bill) exports it. PayPal's is fetched, from --from until three hours ago. For a file,
+    its first and last time are the range without --from and --to. No money moves: differences go to
+    the inbox, each once.
     """
     start, end = inputs.period(since, until)
 
@@ -117,39 +121,62 @@ async def _compare(
 async def _compare_fetched_report(
     db: "Db", settings: "Settings", gateway: str, actor: "Actor", start: int | None, end: int | None
 ) -> "Result":
-    """Fetch the sandbox bank's report of a range of time and compare it with the ledger.
+    """Fetch a provider's report of a range of time and compare it with the ledger.
 
     ``start`` and ``end`` are inclusive Unix ms; None is an open end.
     """
     from opentill import reconciliation
-    from opentill.config import with_sandbox_key
-    from opentill.core.errors import ConfigurationError, Invalid
+    from opentill.core.errors import Invalid
     from opentill.db.clock import now_ms
-    from opentill.gateways.sandbox import SandboxGateway
 
-    if gateway != "sandbox":
-        raise Invalid("file", "file must be given: only the sandbox bank's report can be fetched")
-    if settings.sandbox_refused:
-        raise ConfigurationError(settings.sandbox_refused)
     now = await session.now(db)
-    if (start, end) != (None, None) and now - now_ms() > 1000:  # noqa: PLR2004 - a second
+    if gateway == "sandbox" and (start, end) != (None, None) and now - now_ms() > 1000:  # noqa: PLR2004 - a second
         reason = "from and to must be left out while business time is ahead of the bank's"
         raise Invalid("from", reason)
-    bank = SandboxGateway(settings.sandbox_url, with_sandbox_key(settings).sandbox_secret)
+    adapter = await _find_reporting_adapter(db, settings, gateway)
+    latest = now - adapter.report_delay_ms
+    until = latest if end is None else min(end, latest)
     try:
         with tempfile.TemporaryFile() as report_file:
-            await bank.settlement_report(report_file, start, end)
+            await adapter.settlement_report(report_file, start, until)
             report = reconciliation.Report(
                 gateway=gateway,
                 file=report_file,
                 name="fetched",
                 since=start,
-                until=now if end is None else end,
+                until=until,
                 whole=True,
             )
             return await reconciliation.reconcile_file(db, report, actor, now)
     finally:
-        await bank.close()
+        await adapter.close()
+
+
+async def _find_reporting_adapter(db: "Db", settings: "Settings", gateway: str) -> "Reports":
+    """Return the adapter of a gateway or account whose report can be fetched.
+
+    Raises Invalid for others, and ConfigurationError.
+    """
+    from opentill.config import with_sandbox_key
+    from opentill.core.errors import ConfigurationError, Invalid
+    from opentill.gateways import accounts, load
+    from opentill.gateways.model import Reports
+    from opentill.gateways.sandbox import SandboxGateway
+
+    if gateway == "sandbox":
+        if settings.sandbox_refused:
+            raise ConfigurationError(settings.sandbox_refused)
+        return SandboxGateway(settings.sandbox_url, with_sandbox_key(settings).sandbox_secret)
+    if gateway in settings.gateways:
+        adapter = load((gateway,), settings)[gateway]
+    else:
+        stored = await db.read(lambda tx: accounts.find_stored(tx, gateway))
+        adapter = accounts.build_stored(stored, settings)
+    if isinstance(adapter, Reports):
+        return adapter
+    await adapter.close()
+    reason = "file must be given: only reports of PayPal and the sandbox bank can be fetched"
+    raise Invalid("file", reason)
 
 
 def inbox(

@@ -11,7 +11,7 @@ Amounts are ``Money``: whole minor units and an ISO 4217 currency. Times are Uni
 
 import re
 from collections.abc import Mapping
-from typing import Final, Literal, Protocol, Self, TypeGuard, runtime_checkable
+from typing import BinaryIO, Final, Literal, Protocol, Self, TypeGuard, runtime_checkable
 
 import msgspec
 
@@ -336,6 +336,23 @@ class Checks(Protocol):
 
     async def check(self) -> str | None:
         """Send a query without side effects; return the problem and its remedy, or None."""
+        ...
+
+
+@runtime_checkable
+class Reports(Gateway, Protocol):
+    """Implemented by adapters whose provider's settlement report can be fetched."""
+
+    report_delay_ms: int  # how long after it has happened a movement may be missing
+
+    async def settlement_report(
+        self, target: BinaryIO, since: int | None = None, until: int | None = None
+    ) -> None:
+        """Write the movements between two times (Unix ms, inclusive) as CSV.
+
+        The columns are those of ``opentill reconcile``. Raises ConfigurationError on failure, and
+        Invalid if the provider needs a narrower range.
+        """
         ...
 
 

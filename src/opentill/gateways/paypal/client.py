@@ -8,9 +8,10 @@ Our attempt and refund ids are the idempotency keys (PayPal-Request-Id).
 
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import BinaryIO, Final
 from urllib.parse import quote
 
+from opentill.core.errors import ConfigurationError, Invalid
 from opentill.core.ids import creation_time
 from opentill.gateways.model import (
     BadCallback,
@@ -21,7 +22,7 @@ from opentill.gateways.model import (
     RefundOutcome,
     RefundRequest,
 )
-from opentill.gateways.paypal import codes, webhooks, wire
+from opentill.gateways.paypal import codes, report, webhooks, wire
 from opentill.gateways.paypal.amounts import DECIMALS
 from opentill.gateways.paypal.certificates import BadSignature, Certificates
 from opentill.gateways.paypal.replies import (
@@ -45,6 +46,7 @@ _MOST_AGE_MS: Final = 6 * 3_600_000
 # PayPal remembers the ids of refunds for 45 days. A later request would be a second refund.
 _REMEMBERED_MS: Final = 40 * 86_400_000
 _NO_ORDER: Final = "0TILL0CHECK000000"  # the id of no order, in PayPal's form
+_REPORT_S: Final = 60.0
 _ORDERS: Final = "/v2/checkout/orders"
 _CAPTURES: Final = "/v2/payments/captures"
 
@@ -52,10 +54,11 @@ _CAPTURES: Final = "/v2/payments/captures"
 class PayPalGateway:
     """The ``Gateway`` of PayPal.
 
-    Implements ``Expires``, ``Checks``, ``Traces`` and ``FetchesKeys``.
+    Implements ``Expires``, ``Checks``, ``Traces``, ``FetchesKeys`` and ``Reports``.
     """
 
     name = "paypal"
+    report_delay_ms = report.DELAY_MS
 
     def __init__(
         self,
@@ -303,6 +306,40 @@ class PayPalGateway:
         if isinstance(capture, wire.Capture):
             return capture.custom_id if wire.is_attempt(capture.custom_id) else ""
         return "" if is_missing(capture) else None
+
+    # Reports
+
+    async def settlement_report(
+        self, target: BinaryIO, since: int | None = None, until: int | None = None
+    ) -> None:
+        """Write the account's movements between two times (Unix ms, inclusive) as CSV.
+
+        Raises Invalid without ``since``, and ConfigurationError if PayPal does not list them.
+        """
+        if since is None or until is None:
+            raise Invalid("from", "from must be a day: PayPal lists movements of three years")
+        target.write(report.COLUMNS.encode())
+        for start, end in report.ranges(since, until):
+            number = pages = 1
+            while number <= min(pages, report.MOST_PAGES):
+                page = await self._find_movements(start, end, number)
+                number, pages = number + 1, page.total_pages
+                target.write(report.lines(page).encode())
+
+    async def _find_movements(self, since: int, until: int, number: int) -> report.Page:
+        """Query a page of movements. Raises ConfigurationError."""
+        path = report.path(since, until, number)
+        reply = await self._get(path, Deadline(_REPORT_S))
+        reason = reply.reason if isinstance(reply, NoReply) else reply.error.code
+        if isinstance(reply, Reply) and reply.is_success:
+            if (page := wire.read(reply.body, report.Page)) is not None:
+                return page
+            reason = "a response in another format"
+        msg = (
+            f"{self._options.url} does not list movements ({reason}): allow Transaction Search in"
+            " the app's settings at PayPal, which takes some hours to be in force"
+        )
+        raise ConfigurationError(msg)
 
     # Webhooks
 

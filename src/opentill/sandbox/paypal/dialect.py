@@ -35,7 +35,7 @@ from opentill.sandbox.model import (
     Refusal,
 )
 from opentill.sandbox.pages import Pages
-from opentill.sandbox.paypal import keys, orders, webhooks
+from opentill.sandbox.paypal import keys, orders, transactions, webhooks
 from opentill.sandbox.paypal.keys import Account
 from opentill.sandbox.paypal.orders import (
     Error,
@@ -104,6 +104,7 @@ class PayPal:
             Route("/v2/payments/captures/{id}", self.show_capture),
             Route("/v2/payments/captures/{id}/refund", self.refund, methods=["POST"]),
             Route("/v2/payments/refunds/{id}", self.show_refund),
+            Route("/v1/reporting/transactions", self.report),
             Route("/paypal/checkoutnow", self.open),
             Route("/paypal/forget-tokens", self.forget_tokens, methods=["POST"]),
         )
@@ -257,6 +258,15 @@ class PayPal:
             return 200, refund_fields(*find_refund(tx, bank, request.path_params["id"]))
 
         return await self._call(request, "find_refund", lambda _: work)
+
+    async def report(self, request: Request) -> Response:
+        """Return a page of the account's movements."""
+        query = dict(request.query_params)
+
+        def work(tx: Tx, _fault: FaultKind | None) -> tuple[int, Any]:
+            return 200, transactions.search(tx, query)
+
+        return await self._call(request, "find", lambda _: work, "report")
 
     async def create_webhook(self, request: Request) -> Response:
         """Create a webhook; new orders are reported to the last one."""

@@ -56,7 +56,7 @@ def order_fields(
         links.append({"href": f"{api}/capture", "rel": "capture", "method": "POST"})
     unit: dict[str, Any] = {
         "reference_id": "default",
-        "amount": _money(payment.amount_minor, payment.currency),
+        "amount": money(payment.amount_minor, payment.currency),
         "payee": {"merchant_id": _payee(fault)},
         "custom_id": order.custom_id,
         "invoice_id": order.invoice_id,
@@ -88,7 +88,7 @@ def capture_fields(
     fields: dict[str, Any] = {
         "id": order.capture_id,
         "status": status,
-        "amount": _money(payment.amount_minor + _spoiled(payment, fault), payment.currency),
+        "amount": money(payment.amount_minor + _spoiled(payment, fault), payment.currency),
         "final_capture": True,
         "custom_id": order.custom_id,
         "invoice_id": order.invoice_id,
@@ -110,7 +110,7 @@ def refund_fields(order: Order, row: RefundRow, refund: Refund) -> dict[str, Any
     return {
         "id": row.paypal_id,
         "status": _REFUND_STATES[refund.status],
-        "amount": _money(refund.amount_minor, refund.currency),
+        "amount": money(refund.amount_minor, refund.currency),
         **(inherited if refund.by_bank else by_shop),
         "create_time": time_of(refund.created_at),
         "update_time": time_of(refund.updated_at),
@@ -120,7 +120,7 @@ def refund_fields(order: Order, row: RefundRow, refund: Refund) -> dict[str, Any
 
 def dispute_fields(order: Order, dispute: Dispute, now: int) -> dict[str, Any]:
     """Return a dispute as PayPal shows it."""
-    amount = _money(dispute.amount_minor, dispute.currency)
+    amount = money(dispute.amount_minor, dispute.currency)
     fields: dict[str, Any] = {
         "dispute_id": f"PP-D-{int(hashlib.sha256(dispute.id.encode()).hexdigest()[:8], 16)}",
         "create_time": time_of(dispute.created_at),
@@ -152,7 +152,8 @@ def dispute_fields(order: Order, dispute: Dispute, now: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _money(minor_units: int, currency: str) -> dict[str, str]:
+def money(minor_units: int, currency: str) -> dict[str, str]:
+    """Return an amount with PayPal's decimals."""
     value = decimal(minor_units, currency)
     if currency in WITHOUT_DECIMALS:
         value = value.partition(".")[0]
