@@ -209,10 +209,9 @@ async def add_merchants(month: Month) -> None:
         await page.wait_for_url("**/apply?sent=1")
     await page.context.close()
     ada = month.staff["admin"]
-    assert (
-        f"Applications that wait to be decided: {len(month.shops)}"
-        in await month.read_needs_attention()
-    ), await month.read_needs_attention()
+    assert f"Applications to decide: {len(month.shops)}" in await month.read_needs_attention(), (
+        await month.read_needs_attention()
+    )
     for shop in month.shops:
         await ada.open_page("/console/applications")
         await ada.follow_link(f'table a:has-text("{shop.name}")')

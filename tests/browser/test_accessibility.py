@@ -87,6 +87,9 @@ _UNLINKED: Final = {
     "/dashboard/*/disputes/*/evidence/*",  # a file, not a page
     "/console/disputes/*/evidence/*",  # a file, not a page
     "/console/trial-balance/ledger.csv",  # a file that a form downloads
+    "/console/payout/*",  # a former address, which redirects
+    "/dashboard/*/mails/*",  # in a deployment with a mail server
+    "/dashboard/*/mails/*/html",  # a frame of that page
 }
 # Lists that need no visit, because their layout is that of the list of disputes. The list of
 # unmatched disputes is visited, because it has forms.

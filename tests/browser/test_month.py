@@ -207,7 +207,7 @@ async def _resolve_differences(month: Month) -> None:
     await fin.follow_link(f'tr:has-text("{lost_attempt}") a')
     text = await fin.submit_form('form[action$="/resolve"]', reason="on the next report, they say")
     assert "Open: 1." in text, text
-    assert "Waiting for a second person: 1" in await month.read_needs_attention()
+    assert "Approvals to give: 1" in await month.read_needs_attention()
     page = await fin.open_page("/console/approvals")
     assert "You requested this" in await fin.main_text()
     assert await page.locator('form[action$="/approve"]').count() == 0
@@ -256,7 +256,7 @@ async def _settle_and_dispute(month: Month) -> None:
     file = {"name": "receipt.pdf", "mimeType": "application/pdf", "buffer": PDF}
     await month.owner.submit_form('form[action$="/evidence"]', file=file)
     await sue.open_page("/console/needs/disputes")
-    await sue.follow_link(f'a:has-text("{dispute_id}")')
+    await sue.follow_link(f'a[id="{dispute_id}"]')
     async with sue.page.expect_download() as download_info:
         await sue.page.click('a:has-text("receipt.pdf")')
     assert (await (await download_info.value).path()).read_bytes() == PDF
@@ -266,8 +266,10 @@ async def _settle_and_dispute(month: Month) -> None:
     assert "Disputes near" not in await month.read_needs_attention("sue")
     bank_id, _ = await _open_dispute(month, tea, tea.paid_order_ids[0])
     await sue.open_page(f"/console/payments/{tea.paid_order_ids[0]}")
-    text = await sue.submit_form('form[action$="/dispute-lost"]', reason="no tracking number")
-    assert "ended as lost" in text, text
+    await sue.follow_link('a:has-text("View dispute")')
+    form, reason = 'form[action$="/dispute-lost"]', {"dispute-lost-reason": "no tracking number"}
+    text = await sue.submit_form(form, **reason)
+    assert "Dispute marked as lost" in text, text
     await month.call_bank("POST", f"/disputes/{bank_id}/lost")
     await month.wait_for_status(tea, tea.paid_order_ids[0], "CHARGEBACK")
 
@@ -289,8 +291,10 @@ async def _dismiss_unmatched_disputes(month: Month) -> None:
     text = await sue.submit_form('form[action$="/needs/unmatched"]', reason="the letter's dispute")
     assert "It is dismissed" in text, text
     await sue.open_page(f"/console/payments/{order_id}")
-    text = await sue.submit_form('form[action$="/dispute-won"]', reason="the bank says so")
-    assert "ended as won" in text, text
+    await sue.follow_link('a:has-text("View dispute")')
+    form, reason = 'form[action$="/dispute-won"]', {"dispute-won-reason": "the bank says so"}
+    text = await sue.submit_form(form, **reason)
+    assert "Dispute marked as won" in text, text
     await month.call_bank("POST", f"/disputes/{bank_dispute['id']}/won")
     await month.wait_for_needs_attention("Disputes without an order: 1")
     await sue.open_page("/console/needs/unmatched")

@@ -43,7 +43,7 @@ def request_payout(shop: Shop, requester: Visitor, reference: str) -> str:
 
 def count_waiting_requests(visitor: Visitor) -> int:
     """Return the number of waiting requests of all merchants on the console's home page."""
-    count = re.search(r"Waiting for a second person: (\d+)", visitor.get("/console").text)
+    count = re.search(r"Approvals to give: (\d+)", visitor.get("/console").text)
     return 0 if count is None else int(count[1])
 
 
@@ -371,7 +371,7 @@ def test_nobody_approves_in_a_browser_in_which_the_requester_has_logged_in(shop:
     assert browser.log_in().status_code == 303
     refusal = browser.post(approve)
     assert refusal.status_code == 400
-    assert "in another browser" in refusal.text
+    assert "Use another browser." in refusal.text
     assert read_available(shop) == 0
     assert approver.post(approve).status_code == 303  # the same IP address does not matter
     assert read_available(shop) == 5000

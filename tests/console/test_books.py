@@ -89,7 +89,10 @@ def test_a_payout_run_goes_from_due_merchants_to_the_bank_report_and_its_differe
     _check_marking_a_run_as_paid(shop, finance)
     invalid = _upload(finance, f"{RUNS}/report", "report", "a,b\n1,2\n")
     assert (invalid.status_code, "Nothing was changed" in invalid.text) == (400, True)
-    assert "<pre>end_to_end_id,status,amount,currency,bank_reference,reason\n" in invalid.text
+    assert (
+        '<pre dir="ltr">end_to_end_id,status,amount,currency,bank_reference,reason\n'
+        in invalid.text
+    )
     _check_resolving_a_difference(shop, finance, merchant.id)
 
 
@@ -346,7 +349,7 @@ def test_the_file_of_a_run_above_the_limit_is_offered_to_a_second_person_only(
     waiting = visible_text(finance.get("/console/approvals").text)
     assert f"Payout run above {merchant.id}: " in waiting
     assert "You started this run, so somebody else must download its bank file." in waiting
-    assert "Waiting for a second person" in other_person.get("/console").text
+    assert "Approvals to give" in other_person.get("/console").text
     approvals_page = other_person.get("/console/approvals").text
     assert f'<a class="button" href="{path}">View the run</a>' in approvals_page
     page = other_person.get(path).text

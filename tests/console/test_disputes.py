@@ -274,7 +274,7 @@ def test_the_outcome_is_recorded_on_the_page_of_the_dispute(shop: Shop) -> None:
         response = agent.post(f"{path}/dispute-won", form)
         assert response.headers["location"] == f"{path}?done=dispute-won"
     page = agent.get(f"{path}?done=dispute-won").text
-    assert "The dispute has ended as won." in page
+    assert "Dispute marked as won." in page
     assert "/dispute-" not in page.partition("<main")[2]
     late = agent.post(f"{path}/dispute-lost", form | {"dispute-lost-reason": "an old page"})
     assert (late.status_code, "has changed since" in late.text) == (409, True)

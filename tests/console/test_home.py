@@ -226,7 +226,9 @@ def test_the_home_page_shows_the_volume_and_the_balances(shop: Shop) -> None:
     payout = PayoutRequest(amount_minor=6000, reference="W", reason="weekly", by="ann")
     server.tx(lambda tx: payouts.create(tx, merchant.id, payout, None, NOW))
     money = visible_text(auditor.get("/console/").text).partition("Norwegian Krone")[2]
-    assert "Paid out NOK 60.00 Earned NOK 0.00 Recharged by merchants NOK 75.00" in money
+    assert (
+        "Paid out or on its way NOK 60.00 Earned NOK 0.00 Recharged by merchants NOK 75.00" in money
+    )
     empty_days = auditor.get("/console/?from=2001-01-01&to=2001-01-02").text
     assert "There are no payments on these days. Choose other days above." in empty_days
     reversed_days = auditor.get("/console/?from=2026-01-02&to=2026-01-01").text

@@ -159,7 +159,7 @@ def test_a_payment_is_confirmed_once_with_a_reason(shop: Shop) -> None:
     for _ in range(2):  # a double click submits the form twice
         response = agent.post(f"{path}/confirm", form | REASON)
         assert response.headers["location"] == f"{path}?done=confirm"
-    assert "The payment is confirmed" in agent.get(f"{path}?done=confirm").text
+    assert "The payment is marked as paid" in agent.get(f"{path}?done=confirm").text
     conflict = agent.post(f"{path}/revoke", revoke_form | REASON)
     assert conflict.status_code == 409
     assert "Not paid yet → Paid" in conflict.text
@@ -279,14 +279,24 @@ def test_staff_with_the_permission_open_lose_and_recover_a_dispute(shop: Shop) -
     # A decision moves money, so it requires a step-up.
     sql = "update logins set proved_at = proved_at + $1 where person_id = $2 returning 1"
     shop.api_server.sql(sql, -660_000, agent.person_id)
-    form = forms(agent.get(path))["dispute-lost"] | REASON
-    assert 'name="proof_password"' in agent.post(f"{path}/dispute-lost", form).text
+    ids = {"merchant_id": shop.id, "order_id": order["id"]}
+    (dispute,) = shop.api_server.tx(partial(disputes.list_for_order, **ids))
+    page = agent.get(path).text
+    assert f'href="/console/disputes/{dispute.id}">View dispute' in page
+    dispute_path = f"/console/disputes/{dispute.id}"
+
+    def read_form(decision: str) -> dict[str, str]:
+        reason = {f"dispute-{decision}-reason": REASON["reason"]}
+        return forms(agent.get(dispute_path))[f"dispute-{decision}"] | reason
+
+    form = read_form("lost")
+    assert 'name="proof_password"' in agent.post(f"{dispute_path}/dispute-lost", form).text
     shop.api_server.sql(sql, 660_000, agent.person_id)
-    won_form = forms(agent.get(path))["dispute-won"] | REASON
+    won_form = read_form("won")
     for decision in ("lost", "recovered"):
-        form = forms(agent.get(path))[f"dispute-{decision}"] | REASON
-        assert agent.post(f"{path}/dispute-{decision}", form).status_code == 303
-        refusal = agent.post(f"{path}/dispute-won", won_form | {"form_id": ""})
+        form = read_form(decision)
+        assert agent.post(f"{dispute_path}/dispute-{decision}", form).status_code == 303
+        refusal = agent.post(f"{dispute_path}/dispute-won", won_form | {"form_id": ""})
         assert (refusal.status_code, "Nothing was done" in refusal.text) == (409, True)
     ids = {"merchant_id": shop.id, "order_id": order["id"]}
     (dispute,) = shop.api_server.tx(partial(disputes.list_for_order, **ids))

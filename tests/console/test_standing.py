@@ -115,7 +115,7 @@ def test_an_application_is_approved_and_its_link_is_shown_once(shop: Shop, admin
     applications = admin.get("/console/applications").text
     assert path in applications
     assert "Quay &lt;i&gt;" in applications
-    assert "Applications that wait" in admin.get("/console").text
+    assert "Applications to decide" in admin.get("/console").text
     approval = {"event": "approved", "reason": "known", "form_id": "a" * 32}
     # A double click submits the form twice.
     responses = [admin.post(path, approval) for _ in range(2)]

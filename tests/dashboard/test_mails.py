@@ -88,6 +88,48 @@ def test_mail_is_listed_and_resent_once_for_each_form(mailing: ApiServer, shop: 
     assert stranger.post(f"/dashboard/{other_shop.id}/mails/{mail.id}/resend").status_code == 404
 
 
+def test_a_mail_is_opened_in_a_frame_that_runs_nothing(mailing: ApiServer, shop: Shop) -> None:
+    viewer, order = create_person(mailing, shop.id, "viewer"), _create_paid_order(shop)
+    mailing.run(jobs.queue_event_mails(mailing.app.db, mailing.app.settings, mailing.app.clock()))
+    (mail,) = _mails(mailing, order_id=order["id"])
+    path = f"/dashboard/{shop.id}/mails/{mail.id}"
+    assert f'href="{path}"' in viewer.get(f"/dashboard/{shop.id}/mails").text
+    page = viewer.get(path)
+    assert "ann@example.com" in page.text
+    assert f'<iframe class="mail-preview" src="{path}/html" sandbox=""' in page.text
+    assert "frame-src 'self'" in page.headers["content-security-policy"]
+    frame = viewer.get(f"{path}/html")
+    policy = frame.headers["content-security-policy"]
+    assert policy.endswith("; sandbox")
+    assert "script-src" not in policy
+    assert "frame-ancestors 'self'" in policy
+    assert frame.headers["x-frame-options"] == "SAMEORIGIN"
+    assert '<head><base target="_blank">' in frame.text
+    assert "Your receipt is attached as a PDF." in frame.text
+    developer = create_person(mailing, shop.id, "developer")
+    other_shop = mailing.create_shop()
+    stranger = create_person(mailing, other_shop.id, "owner")
+    for suffix in ("", "/html"):
+        assert developer.get(path + suffix).status_code == 403
+        foreign_path = path.replace(shop.id, other_shop.id) + suffix
+        assert stranger.get(foreign_path).status_code == 404
+
+
+def test_the_link_of_an_invitation_is_not_shown(mailing: ApiServer, shop: Shop) -> None:
+    owner = create_person(mailing, shop.id, "owner")
+    email = new_address()
+    owner.post(f"/dashboard/{shop.id}/team/invite", {"email": email, "role": "viewer"})
+    (mail,) = _mails(mailing, recipient=email)
+    link = _decrypt_link(mailing, mail)
+    path = f"/dashboard/{shop.id}/mails/{mail.id}"
+    page, frame = owner.get(path).text, owner.get(f"{path}/html").text
+    assert "only the recipient may know it" in page
+    for text in (page, frame):
+        assert link not in text
+        assert "/invite/" not in text
+        assert email in page
+
+
 def test_a_receipt_is_mailed_from_the_page_of_its_payment(mailing: ApiServer, shop: Shop) -> None:
     support, order = create_person(mailing, shop.id, "support"), _create_paid_order(shop)
     path = f"/dashboard/{shop.id}/payments/{order['id']}/receipt"

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from opentill import adjustments, ledger, merchants, people
 from opentill.adjustments import KINDS, AdjustmentRequest, Kind, Quote
+from opentill.console import proof_facts
 from opentill.console.labels import ADJUSTMENT_ERROR
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
@@ -166,5 +167,12 @@ async def adjust_balance(request: PageRequest) -> Response:
 _PLACE: Final = f"{PLACE}/{{merchant:id}}/adjustments"
 pages: Final = (
     Page("GET", _PLACE, "balance.read", show_adjustments),
-    Page("POST", _PLACE, "balance.adjust", adjust_balance, fields=_FIELDS),
+    Page(
+        "POST",
+        _PLACE,
+        "balance.adjust",
+        adjust_balance,
+        fields=_FIELDS,
+        about=proof_facts.of_adjustment,
+    ),
 )

@@ -4,6 +4,7 @@ The requester cannot approve a request, but may reject and so withdraw it. A dec
 step-up. A request that somebody else has decided meanwhile is not decided again; the page says so.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -11,7 +12,7 @@ from starlette.responses import Response
 
 from opentill import approvals, merchants, payouts, people, reconciliation
 from opentill.approvals import Waiting
-from opentill.console import audit_entries
+from opentill.console import audit_entries, proof_facts
 from opentill.console.labels import GIVE_A_REASON
 from opentill.console.zone import ZONE
 from opentill.core import money
@@ -45,6 +46,7 @@ async def _page(
         decided = await approvals.list_decided(tx, _MOST_DECIDED)
         runs = await payouts.list_waiting_runs(tx, request.app.settings.approval_above, request.now)
         names = await merchants.names(tx, (row.merchant_id for row in (*waiting, *decided)))
+        refusals = await _find_refusals(tx, request, waiting)
 
     def write_amount(minor: int, currency: str) -> str:
         return request.localizer.amount(Money(minor, currency))
@@ -60,6 +62,7 @@ async def _page(
         runs=runs,
         decided=decided,
         limit_of=limit_of,
+        refusals=refusals,
         link_ids=partial(audit_entries.link_ids, request),
         names=names,
         amount=write_amount,
@@ -68,6 +71,21 @@ async def _page(
         reasons=reasons or {},
         zone=ZONE,
     )
+
+
+async def _find_refusals(
+    tx: Tx, request: PageRequest, waiting: Sequence[Waiting]
+) -> dict[str, str]:
+    """Return why the person cannot approve requests of others, by the requests' ids."""
+    refusals: dict[str, str] = {}
+    for asked_by in {row.asked_by for row in waiting}:
+        try:
+            await people.check_second(tx, asked_by, approver(request), request.now)
+        except Invalid as problem:
+            text = NOT_SECOND_PERSON.get(problem.field or "")
+            if text is not None:
+                refusals |= {row.id: text for row in waiting if row.asked_by == asked_by}
+    return refusals
 
 
 def _limit(request: PageRequest, row: Waiting) -> tuple[str, bool] | None:
@@ -138,11 +156,12 @@ async def reject_request(request: PageRequest) -> Response:
 # Error texts for a person who must not be the second person, by the field of the refusal.
 NOT_SECOND_PERSON: Final = {
     "invited": N_(
-        "Whoever requested this has invited this person or given them a new password "
-        "within the last 72 hours. Somebody else must approve."
+        "You cannot approve this: the requester invited you, or gave you a new password, within "
+        "the last 72 hours."
     ),
     "browser": N_(
-        "Whoever requested this has logged in in this browser. Approve it in another browser."
+        "You cannot approve this here: the requester has logged in with this browser. Use another "
+        "browser."
     ),
 }
 _DECIDED: Final = N_("Somebody has already decided about this.")
@@ -164,12 +183,21 @@ def _error_text(problem: Invalid) -> str:
 PLACE: Final = f"{CONSOLE_PATH}/approvals"
 pages: Final = (
     Page("GET", PLACE, "balance.read", list_approvals, menu=N_("Approvals"), group="money"),
-    Page("POST", f"{PLACE}/{{approval:id}}/approve", "approvals.decide", approve_request),
+    Page(
+        "POST",
+        f"{PLACE}/{{approval:id}}/approve",
+        "approvals.decide",
+        approve_request,
+        proves=N_("Approve a request"),
+        about=proof_facts.of_request,
+    ),
     Page(
         "POST",
         f"{PLACE}/{{approval:id}}/reject",
         "approvals.decide",
         reject_request,
         fields=("reason",),
+        proves=N_("Reject a request"),
+        about=proof_facts.of_request,
     ),
 )

@@ -6,6 +6,7 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import merchants, payouts, people
+from opentill.console import proof_facts
 from opentill.console.labels import GIVE_A_REASON
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
@@ -53,6 +54,8 @@ pages: Final = (
         "payouts.manage",
         partial(bank_account.save, place=_CONSOLE),
         fields=(*bank_account.FIELDS, "reason"),
+        proves=N_("Change the bank account of a merchant"),
+        about=proof_facts.of_merchant,
     ),
     Page(
         "POST",
@@ -60,5 +63,7 @@ pages: Final = (
         "payouts.manage",
         confirm_bank_account,
         fields=("version", "held", "confirmation"),
+        proves=N_("Confirm the bank account of a merchant"),
+        about=proof_facts.of_merchant,
     ),
 )

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from opentill import disputes, merchants, orders, people
 from opentill.approvals import WaitingAction
-from opentill.console import payment_actions
-from opentill.console.labels import GIVE_A_REASON_255
+from opentill.console import payment_actions, proof_facts
+from opentill.console.labels import DISPUTE_DECISION, GIVE_A_REASON_255
 from opentill.console.needs import SOON_MS
 from opentill.console.payment_actions import DISPUTE_ACTIONS, Action, ActionCall
 from opentill.console.zone import ZONE
@@ -79,6 +79,8 @@ async def _page(
         dispute=dispute,
         merchant=merchant,
         amount=Money(dispute.amount_minor, dispute.currency),
+        order_row=order,
+        loss=Money(dispute.debit_minor + dispute.fee_minor, dispute.debit_currency),
         debit=Money(dispute.debit_minor, dispute.debit_currency),
         fee=Money(dispute.fee_minor, dispute.debit_currency),
         notes=dispute_notes,
@@ -243,6 +245,8 @@ pages: Final = (
         "disputes.decide",
         set_deadline,
         fields=("seen", "until", "reason"),
+        proves=N_("Set the deadline of a dispute"),
+        about=proof_facts.of_dispute,
     ),
     *(
         Page(
@@ -251,10 +255,20 @@ pages: Final = (
             action.permission,
             partial(decide, action=action),
             fields=("seen", f"{action.name}-reason"),
+            proves=DISPUTE_DECISION[action.name],
+            about=proof_facts.of_dispute,
         )
         for action in DISPUTE_ACTIONS
     ),
-    Page("POST", f"{_DISPUTE}/notes", "disputes.decide", add_note, fields=("note",)),
+    Page(
+        "POST",
+        f"{_DISPUTE}/notes",
+        "disputes.decide",
+        add_note,
+        fields=("note",),
+        proves=N_("Add a note to a dispute"),
+        about=proof_facts.of_dispute,
+    ),
     Page("GET", f"{_DISPUTE}/payment.pdf", "disputes.read", send_record),
     Page("GET", f"{_DISPUTE}/evidence/{{file:id}}", "disputes.read", download_evidence),
 )

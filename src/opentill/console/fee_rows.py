@@ -17,6 +17,14 @@ from opentill.portal.labels import AMOUNT_ERROR
 from opentill.web.translations import N_
 
 BLANK: Final = 2  # the form shows this many empty rows below the stored ones
+# The fields of the first row, which every form has, so that an incomplete form removes no rows.
+FIRST_ROW: Final = (
+    "fee_method_0",
+    "fee_currency_0",
+    "fee_rate_0",
+    "fee_fixed_0",
+    "fee_conditions_0",
+)
 REMOVE: Final = "NONE"  # the choice in place of a method that removes the row
 _NAMES: Final = ("method", "currency", "rate", "fixed", "conditions")
 _SAMPLE: Final = 100  # the preview shows the fee of a payment of this many units

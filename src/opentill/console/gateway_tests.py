@@ -194,5 +194,12 @@ _ERRORS: Final = {
 PLACE: Final = f"{CONSOLE_PATH}/gateways/test"
 pages: Final = (
     Page("GET", PLACE, "deployment.read", show_gateway_tests),
-    Page("POST", PLACE, "orders.decide", open_test_payment, fields=_FIELDS),
+    Page(
+        "POST",
+        PLACE,
+        "orders.decide",
+        open_test_payment,
+        fields=_FIELDS,
+        proves=N_("Open a test payment"),
+    ),
 )

@@ -24,7 +24,7 @@ from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
 _DEFAULT_DAYS: Final = 30
-_NEWEST: Final = 10  # payments of all merchants
+_NEWEST: Final = 6  # payments of all merchants
 
 
 def _read_days(request: PageRequest) -> Days:
@@ -130,7 +130,7 @@ def _amounts(localizer: Localizer, balance: TrialBalance, recharged: int) -> lis
         N_("Available"): balance.available,
         N_("Frozen"): balance.frozen,
         N_("In reserve"): balance.reserve,
-        N_("Paid out"): balance.bank + recharged,
+        N_("Paid out or on its way"): balance.bank + recharged,
         N_("Earned"): balance.platform,
     }
     if recharged:

@@ -17,6 +17,19 @@ ABOUT_DIFFERENCE: Final = {
     "double_in_report": N_("The report has the same entry more than once."),
     "different": N_("Amount, currency or status differ."),
 }
+ABOUT_DISPUTE_DECISION: Final = {
+    "dispute-won": N_(
+        "The bank decided for the merchant. The money held for the dispute becomes available."
+    ),
+    "dispute-lost": N_(
+        "The bank decided for the customer: a chargeback. The reserve of this payment covers it "
+        "first."
+    ),
+    "dispute-recovered": N_(
+        "The bank returned the money. The dispute fee is not returned, and reserve that covered "
+        "the loss is held again."
+    ),
+}
 ABOUT_PAYMENT_ACTION: Final = {
     "confirm": N_(
         "For money that arrived without a gateway’s word, such as a "
@@ -49,15 +62,6 @@ ABOUT_PAYMENT_ACTION: Final = {
         "When the customer takes the payment back through the bank, "
         "and the gateway does not report it. A payment that has "
         "settled is frozen so far."
-    ),
-    "dispute-won": N_("The bank decided for the merchant. What was frozen is free."),
-    "dispute-lost": N_(
-        "The bank decided for the customer: a chargeback. What is held "
-        "in reserve of this payment covers it first."
-    ),
-    "dispute-recovered": N_(
-        "The bank has returned the money. The fee stays lost, and what "
-        "the reserve had covered is held again."
     ),
     "notify": N_(
         "The shop is notified again that this payment was paid, at "
@@ -159,14 +163,16 @@ DISPUTE_RESPONSE_TEXT: Final = {
 DISPUTE_DECISION: Final = {
     "dispute-won": N_("Mark as won"),
     "dispute-lost": N_("Mark as lost"),
-    "dispute-recovered": N_("Money recovered"),
+    "dispute-recovered": N_("Record recovered money"),
 }
 DISPUTE_RESULT: Final = {
     "deadline": N_("The deadline is set."),
     "note": N_("The note is added."),
-    "dispute-won": N_("The dispute has ended as won."),
-    "dispute-lost": N_("The dispute has ended as lost."),
-    "dispute-recovered": N_("That the money was recovered is recorded."),
+    "dispute-won": N_("Dispute marked as won. {merchant} keeps {amount}."),
+    "dispute-lost": N_("Dispute marked as lost. {amount} was taken from {merchant}."),
+    "dispute-recovered": N_(
+        "Recovered money recorded. {amount} is back on the balance of {merchant}."
+    ),
 }
 DISPUTE_STATUS: Final = {
     "SOON": N_("Open, due within three days"),
@@ -205,35 +211,27 @@ OPEN_ITEM: Final = {
     "approvals": N_("Payouts and adjustments that wait for a second person:"),
 }
 PAYMENT_ACTION: Final = {
-    "confirm": N_("Confirm that it was paid"),
-    "revoke": N_("Revoke it"),
+    "confirm": N_("Mark as paid"),
+    "revoke": N_("Cancel payment"),
     "refund-done": N_("End a refund as done"),
     "refund-failed": N_("End a refund as failed"),
     "refund-reversed": N_("Reverse a refund"),
     "refund-handled": N_("Mark a failed refund as handled"),
     "given-back": N_("Second payment refunded"),
     "dispute-open": N_("Open a dispute"),
-    "dispute-won": N_("Dispute won"),
-    "dispute-lost": N_("Dispute lost"),
-    "dispute-recovered": N_("Money recovered after a loss"),
     "notify": N_("Send the Epay notification again"),
 }
 # Actions after which the money or the payment is lost for the merchant: their buttons are red.
-HARMFUL_PAYMENT_ACTIONS: Final = frozenset(
-    {"revoke", "refund-failed", "dispute-open", "dispute-lost"}
-)
+HARMFUL_PAYMENT_ACTIONS: Final = frozenset({"revoke", "refund-failed", "dispute-open"})
 PAYMENT_ACTION_RESULT: Final = {
-    "confirm": N_("The payment is confirmed."),
-    "revoke": N_("The payment is revoked."),
+    "confirm": N_("The payment is marked as paid."),
+    "revoke": N_("The payment is canceled."),
     "refund-done": N_("The refund has ended as done."),
     "refund-failed": N_("The refund has ended as failed."),
     "refund-reversed": N_("The refund is reversed."),
     "refund-handled": N_("The failed refund is marked as handled."),
     "given-back": N_("That the second payment went back is recorded."),
     "dispute-open": N_("The dispute is open."),
-    "dispute-won": N_("The dispute has ended as won."),
-    "dispute-lost": N_("The dispute has ended as lost."),
-    "dispute-recovered": N_("That the money was recovered is recorded."),
     "notify": N_("The notification is sent again now."),
     "refund": N_("The refund is on its way. Its end is shown in the timeline."),
     "note": N_("The note is added. It stands in the timeline."),

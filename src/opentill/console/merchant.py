@@ -70,6 +70,7 @@ async def show_merchant(request: PageRequest) -> Response:
         versions = await merchants.history(tx, merchant_id)
         acceptances = await agreement.acceptances(tx, merchant_id)
         members = await people.members(tx, merchant_id)
+        invited = await people.invitations(tx, merchant_id, now)
         volumes = await figures.sum_range(
             tx, merchant_id, quarter(max(0, now - _DAYS_MS)), quarter(now) + QUARTER_MS
         )
@@ -92,6 +93,7 @@ async def show_merchant(request: PageRequest) -> Response:
         agreement=agreement.status(agreement.current(request.app.settings), acceptances),
         acceptance=acceptances[0] if acceptances else None,
         members=members,
+        invited=invited,
         volumes=[
             (
                 localizer.amount(Money(sums.paid_minor, sums.currency)),

@@ -9,6 +9,11 @@ ABOUT_CAPABILITY: Final = {
     "refund": N_("The merchant can refund payments."),
     "payout": N_("Available money can be paid out."),
 }
+ABOUT_CAPABILITY_OFF: Final = {
+    "charge": N_("Customers cannot pay any more, and no new sessions can be created."),
+    "refund": N_("The merchant cannot refund payments any more. Staff still can."),
+    "payout": N_("Available money is not paid out any more."),
+}
 ABOUT_STANDING_ACTION: Final = {
     "approved": N_(
         "The merchant can take payments at once. You get a link that "

@@ -19,8 +19,8 @@ NEED: Final = {
     "stuck": N_("Payments of which no gateway knows the end: {number}"),
     "endpoints": N_("Webhook endpoints that are disabled: {number}"),
     "notices": N_("Epay shops without their notification: {number}"),
-    "approvals": N_("Waiting for a second person: {number}"),
-    "applications": N_("Applications that wait to be decided: {number}"),
+    "approvals": N_("Approvals to give: {number}"),
+    "applications": N_("Applications to decide: {number}"),
     "returned": N_("Payouts that banks returned: {number}"),
 }
 # Headings of the columns of lists; ``NEED_TIME`` has those of the times.

@@ -193,9 +193,19 @@ def _error_texts(problem: Invalid) -> dict[str, str]:
 
 
 # Who may not invite people has no field for the owner's address.
-_FIELDS: Final = ("name", "currency", "reason", *(field.name for field in terms.FIELDS))
+_FIELDS: Final = (
+    "name", "currency", "reason", *fee_rows.FIRST_ROW,
+    *(field.name for field in terms.TEXT_FIELDS),
+)  # fmt: skip
 _PLACE: Final = f"{PLACE}/new"
 pages: Final = (
     Page("GET", _PLACE, "merchants.read", show_form),
-    Page("POST", _PLACE, command_permission("merchants create"), create_merchant, fields=_FIELDS),
+    Page(
+        "POST",
+        _PLACE,
+        command_permission("merchants create"),
+        create_merchant,
+        fields=_FIELDS,
+        proves=N_("Create a merchant"),
+    ),
 )

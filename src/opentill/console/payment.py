@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from opentill import merchants, orders, people, webhooks
 from opentill.approvals import WaitingAction
-from opentill.console import payment_actions, payment_refund, routes
-from opentill.console.labels import GIVE_A_REASON_255
+from opentill.console import payment_actions, payment_refund, proof_facts, routes
+from opentill.console.labels import GIVE_A_REASON_255, PAYMENT_ACTION
 from opentill.console.payment_actions import ACTIONS, Action, ActionCall
 from opentill.console.payments import PLACE
 from opentill.console.zone import ZONE
@@ -228,7 +228,8 @@ pages: Final = (
     Page("GET", f"{_PLACE}/refund", "payments.read",
          partial(payment_refund.show_refund_form, behind=_values)),
     Page("POST", f"{_PLACE}/refund", command_permission("orders refund"),
-         partial(payment_refund.create_refund, behind=_values), fields=refund_form.FIELDS),
+         partial(payment_refund.create_refund, behind=_values), fields=refund_form.FIELDS,
+         about=proof_facts.of_payment),
     Page("POST", f"{_PLACE}/resend", command_permission("webhooks resend"), resend_event,
          fields=("event", "endpoint", "attempts")),
     Page("POST", f"{_PLACE}/notes", command_permission("orders note"), add_note,
@@ -237,6 +238,7 @@ pages: Final = (
         Page(
             "POST", f"{_PLACE}/{action.name}", action.permission,
             partial(perform_action, action=action), fields=("seen", "reason"),
+            proves=PAYMENT_ACTION[action.name], about=proof_facts.of_payment,
         )
         for action in ACTIONS
     ),

@@ -205,9 +205,6 @@ ACTIONS: Final = (
     REFUND_HANDLED,
     GIVEN_BACK,
     DISPUTE_OPEN,
-    DISPUTE_WON,
-    DISPUTE_LOST,
-    DISPUTE_RECOVERED,
     NOTIFY,
 )
 # The actions that a dispute's status allows.
@@ -216,7 +213,7 @@ _DECISIONS: Final[Mapping[str, tuple[Action, ...]]] = {
     "LOST": (DISPUTE_RECOVERED,),
 }
 
-
+# The outcomes of a dispute, which are recorded on its own page.
 DISPUTE_ACTIONS: Final = (DISPUTE_WON, DISPUTE_LOST, DISPUTE_RECOVERED)
 
 
@@ -249,8 +246,6 @@ def list_offers(payment: Payment, adapters: Collection[str]) -> Iterator[Offer]:
     unrefunded = Money(order.amount_minor - order.refund_held_minor, order.currency)
     if orders.can(order, "disputed") and unrefunded.minor > 0:
         yield Offer(action=DISPUTE_OPEN, most=unrefunded)
-    for dispute in payment.disputes:
-        yield from offer_decisions(dispute)
     if payment.notice is not None and order.paid_at is not None:
         yield Offer(action=NOTIFY)
 
@@ -322,7 +317,7 @@ def _offer_for_dispute(action: Action, dispute: Dispute) -> Offer:
         DISPUTE_WON.name: ((N_("The merchant keeps"), debit),),
         DISPUTE_LOST.name: (
             (N_("The merchant loses"), debit),
-            (N_("And the fee of the dispute"), Money(dispute.fee_minor, dispute.debit_currency)),
+            (N_("Dispute fee"), Money(dispute.fee_minor, dispute.debit_currency)),
         ),
         DISPUTE_RECOVERED.name: ((N_("Returns to the merchant’s balance"), debit),),
     }

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from opentill import approvals, merchants, payouts, people
 from opentill.approvals import ActionRequest, Rules, WaitingAction
 from opentill.approvals.model import Action
+from opentill.console import proof_facts
 from opentill.console.labels import GIVE_A_REASON
 from opentill.console.payout_labels import PAYOUT_ERROR
 from opentill.console.zone import ZONE
@@ -20,6 +21,7 @@ from opentill.portal import render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web import forms
+from opentill.web.translations import N_
 
 _FIELDS: Final = ("reference", "reason")
 # The events that staff can record of a payout with a status, in the order of their forms.
@@ -137,5 +139,13 @@ PLACE: Final = f"{CONSOLE_PATH}/payouts/{{payout:id}}"
 pages: Final = (
     Page("GET", f"{CONSOLE_PATH}/payout/{{payout:id}}", "payouts.read", redirect_old_link),
     Page("GET", PLACE, "payouts.read", show_payout),
-    Page("POST", PLACE, "payouts.manage", record_result, fields=("event", "reason")),
+    Page(
+        "POST",
+        PLACE,
+        "payouts.manage",
+        record_result,
+        fields=("event", "reason"),
+        proves=N_("Record the result of a payout"),
+        about=proof_facts.of_payout,
+    ),
 )

@@ -264,12 +264,37 @@ async def apply_bank_report(request: PageRequest) -> Response:
 PLACE: Final = f"{CONSOLE_PATH}/payout-runs"
 pages: Final = (
     Page("GET", PLACE, "payouts.read", list_runs, menu=N_("Payout runs"), group="money"),
-    Page("POST", f"{PLACE}/run", "payouts.manage", start_run, fields=_FIELDS),
-    Page("POST", f"{PLACE}/report", "payouts.manage", apply_bank_report, files=_MOST_BYTES),
-    Page("GET", f"{PLACE}/{{run:id}}", "payouts.read", show_run),
-    Page("POST", f"{PLACE}/{{run:id}}/continue", "payouts.manage", continue_run),
     Page(
-        "POST", f"{PLACE}/{{run:id}}/file", "payouts.manage", download_bank_file, fields=("form",)
+        "POST",
+        f"{PLACE}/run",
+        "payouts.manage",
+        start_run,
+        fields=_FIELDS,
+        proves=N_("Start a payout run"),
+    ),
+    Page(
+        "POST",
+        f"{PLACE}/report",
+        "payouts.manage",
+        apply_bank_report,
+        files=_MOST_BYTES,
+        proves=N_("Upload a bank report"),
+    ),
+    Page("GET", f"{PLACE}/{{run:id}}", "payouts.read", show_run),
+    Page(
+        "POST",
+        f"{PLACE}/{{run:id}}/continue",
+        "payouts.manage",
+        continue_run,
+        proves=N_("Continue a payout run"),
+    ),
+    Page(
+        "POST",
+        f"{PLACE}/{{run:id}}/file",
+        "payouts.manage",
+        download_bank_file,
+        fields=("form",),
+        proves=N_("Download the bank file of a payout run"),
     ),
     Page(
         "POST",
@@ -277,5 +302,6 @@ pages: Final = (
         "payouts.manage",
         mark_run_paid,
         fields=("reference", "reason"),
+        proves=N_("Mark a payout run as paid"),
     ),
 )

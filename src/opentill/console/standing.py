@@ -11,6 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, onboarding, people
+from opentill.console import proof_facts
 from opentill.console.labels import MERCHANT_STATUS
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
@@ -255,9 +256,11 @@ pages: Final = (
          menu=N_("Applications"), group="merchants"),
     Page("GET", _STANDING, "merchants.read", show_standing),
     Page("POST", _STANDING, "merchants.manage", change_status,
-         fields=("event", "reason", "notes")),
+         fields=("event", "reason", "notes"),
+         proves=N_("Change the status of a merchant"), about=proof_facts.of_merchant),
     Page("POST", f"{_STANDING}/capability", "merchants.manage", switch_capability,
-         fields=("capability", "state", "reason", "notes")),
-    Page("POST", f"{_STANDING}/notes", "merchants.manage", add_note,
-         fields=("notes",)),
+         fields=("capability", "state", "reason", "notes"),
+         proves=N_("Switch a capability of a merchant"), about=proof_facts.of_merchant),
+    Page("POST", f"{_STANDING}/notes", "merchants.manage", add_note, fields=("notes",),
+         proves=N_("Add a note to a merchant"), about=proof_facts.of_merchant),
 )  # fmt: skip

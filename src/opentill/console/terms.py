@@ -12,7 +12,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, people
-from opentill.console import fee_rows
+from opentill.console import fee_rows, proof_facts
 from opentill.console.fee_rows import Cost, FeeRow
 from opentill.console.merchant_labels import TERM_ERROR
 from opentill.console.merchants import PLACE
@@ -264,6 +264,7 @@ pages: Final = (
         _PLACE,
         "terms.manage",
         change_terms,
-        fields=(*(field.name for field in FIELDS), "reason", "version"),
+        fields=(*(field.name for field in TEXT_FIELDS), *fee_rows.FIRST_ROW, "reason", "version"),
+        about=proof_facts.of_merchant,
     ),
 )

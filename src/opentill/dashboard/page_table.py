@@ -16,6 +16,7 @@ from opentill.dashboard import (
     keys,
     labels,
     links,
+    mail_preview,
     mails,
     payment,
     payments_list,
@@ -58,6 +59,7 @@ PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *settings.pages,
     *team.pages,
     *mails.pages,
+    *mail_preview.pages,
     *agreement.pages,
 )
 

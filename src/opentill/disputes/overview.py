@@ -2,13 +2,12 @@
 
 import msgspec
 
-from opentill.core import ids
 from opentill.core.errors import NotFound
 from opentill.db.database import Tx
 from opentill.disputes import queries
 from opentill.disputes.model import STATUSES, Dispute, Status
 from opentill.disputes.service import find_anywhere
-from opentill.list_counts import FOREVER
+from opentill.list_counts import FOREVER, page_values
 
 
 class DisputeFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,15 +38,8 @@ async def search_all(tx: Tx, criteria: DisputeFilter, limit: int) -> list[Disput
             after_id="" if last is None else last.id,
             limit=limit,
         )
-    return await queries.OF_ALL.all(
-        tx,
-        status=list(criteria.statuses),
-        since=criteria.since,
-        until=criteria.until,
-        before_at=FOREVER if last is None else last.created_at,
-        before_id=ids.LAST if last is None else last.id,
-        limit=limit,
-    )
+    days = criteria.since, criteria.until
+    return await queries.OF_ALL.all(tx, **page_values(criteria.statuses, days, last, limit))
 
 
 async def list_unforwarded(tx: Tx, limit: int) -> list[Dispute]:

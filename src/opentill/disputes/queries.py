@@ -11,7 +11,7 @@ from opentill.db.query import Command, Query, Value
 from opentill.disputes.evidence_model import Evidence
 from opentill.disputes.model import Dispute, Note, Status, UnansweredDisputes, Unmatched
 from opentill.http.paging import PageQuery
-from opentill.list_counts import lists
+from opentill.list_counts import lists, newest_by_status
 
 BY_ID = Query(Dispute, "select * from disputes where merchant_id = :merchant_id and id = :id")
 BY_REF = Query(
@@ -74,23 +74,8 @@ DUE = Query(
 )
 
 
-# Disputes of all merchants, newest first. Each status is read from a range of an index, and the
-# newest of all statuses are returned.
-OF_ALL = Query(
-    Dispute,
-    """
-    select d.* from unnest(:status::text[]) as chosen (status)
-    cross join lateral (
-        select * from disputes
-        where status = chosen.status and created_at between :since and :until
-            and (created_at, id) < (:before_at::bigint, :before_id::text)
-        order by created_at desc, id desc limit :limit
-    ) d
-    order by d.created_at desc, d.id desc limit :limit
-    """,
-)
-
-
+# Disputes of all merchants, newest first.
+OF_ALL = newest_by_status(Dispute, "disputes")
 # Open disputes of all merchants whose merchant has responded, the oldest response first. Left out
 # are those to which staff have added a note after the merchant's last response, note or evidence.
 UNFORWARDED = Query(

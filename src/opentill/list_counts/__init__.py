@@ -1,7 +1,12 @@
 """Exact totals of long lists, at a cost that does not depend on the number of rows."""
 
 from opentill.list_counts.model import FOREVER, ListKey, PartCount
-from opentill.list_counts.queries import ListStatements, lists
+from opentill.list_counts.queries import (
+    ListStatements,
+    lists,
+    newest_by_status,
+    page_values,
+)
 from opentill.list_counts.service import (
     Paginator,
     count,
@@ -22,5 +27,7 @@ __all__ = [
     "count_kinds",
     "count_parts",
     "lists",
+    "newest_by_status",
+    "page_values",
     "respond",
 ]

@@ -1,14 +1,15 @@
 """All SQL about list counts (decision 0028)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain, combinations
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from opentill.core import ids
 from opentill.db.query import Query, Value
 from opentill.http.paging import PageQuery, filters
-from opentill.list_counts.model import Busy, PartCount
+from opentill.list_counts.model import FOREVER, Busy, PartCount
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -192,3 +193,53 @@ ROLL = Value(
     select count(*) from taken
     """,
 )
+
+
+# ── lists of all merchants for staff, by status and days, newest first ─────────────────────────
+
+
+class ListedRow(Protocol):
+    """A row of such a list."""
+
+    @property
+    def id(self) -> str:
+        """The row's id."""
+
+    @property
+    def created_at(self) -> int:
+        """When the row was created, Unix ms."""
+
+
+def newest_by_status(row: type[S], table: str, condition: str = "") -> Query[S]:
+    """Build the statement that reads a page of a table, with a further condition.
+
+    Each status is read from a range of an index, and the newest rows of all statuses are returned.
+    """
+    return Query(
+        row,
+        f"""
+        select r.* from unnest(:status::text[]) as chosen (status)
+        cross join lateral (
+            select * from {table}
+            where {condition} status = chosen.status and created_at between :since and :until
+                and (created_at, id) < (:before_at::bigint, :before_id::text)
+            order by created_at desc, id desc limit :limit
+        ) r
+        order by r.created_at desc, r.id desc limit :limit
+        """,  # noqa: S608 - constants of ours
+    )
+
+
+def page_values(
+    statuses: Sequence[str], days: tuple[int, int], last: ListedRow | None, limit: int
+) -> dict[str, object]:
+    """Return the values of the statement; ``last`` is the last row of the previous page."""
+    since, until = days
+    return {
+        "status": list(statuses),
+        "since": since,
+        "until": until,
+        "before_at": FOREVER if last is None else last.created_at,
+        "before_id": ids.LAST if last is None else last.id,
+        "limit": limit,
+    }

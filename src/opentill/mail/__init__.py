@@ -13,6 +13,7 @@ from opentill.mail.model import (
 )
 from opentill.mail.outbox import (
     NewInvitation,
+    find,
     find_anywhere,
     invite,
     link_shown_to,
@@ -27,6 +28,7 @@ from opentill.mail.outbox import (
     send_receipt,
     skip_waiting,
 )
+from opentill.mail.rendering import Preview, Unrenderable, preview
 from opentill.mail.sending import Mailer, Options, check_server, send_test_mail
 from opentill.mail.smtp import Connection, Outcome, Server, Unreached
 from opentill.mail.topics import SWITCHES, TOPICS, Topic, change_preferences, find_preferences
@@ -43,6 +45,7 @@ __all__ = [
     "Options",
     "Outcome",
     "Preferences",
+    "Preview",
     "QueueState",
     "RetryResult",
     "Server",
@@ -51,8 +54,10 @@ __all__ = [
     "TooManyMails",
     "Topic",
     "Unreached",
+    "Unrenderable",
     "change_preferences",
     "check_server",
+    "find",
     "find_anywhere",
     "find_preferences",
     "invite",
@@ -63,6 +68,7 @@ __all__ = [
     "list_of_order",
     "make_due",
     "offer_new_password",
+    "preview",
     "queue_state",
     "request_new_password",
     "resend",

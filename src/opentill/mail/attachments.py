@@ -35,7 +35,7 @@ async def make(
     db: Db, settings: Settings, mail: Mail, merchant: Merchant, context: MessageContext
 ) -> Attachments:
     """Make the files of a mail to a customer. Raises Unavailable if the database is away."""
-    logo = await _make_logo(db, merchant, mail)
+    logo = await make_logo(db, merchant, mail)
     if mail.topic not in WITH_RECEIPT or mail.order_id is None:
         return Attachments(logo=logo)
     order_id = mail.order_id
@@ -69,7 +69,7 @@ async def make(
     return Attachments(logo=logo, receipt=content, receipt_number=receipt.number)
 
 
-async def _make_logo(db: Db, merchant: Merchant, mail: Mail) -> bytes | None:
+async def make_logo(db: Db, merchant: Merchant, mail: Mail) -> bytes | None:
     """Return the merchant's logo as a small PNG, None if it has none or it cannot be reduced."""
     digest = merchant.logo_sha256
     if digest is None:

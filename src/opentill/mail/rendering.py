@@ -5,11 +5,12 @@ is read: the shop's logo is part of the message. Texts that others wrote cannot 
 (``smtp.single_line``), and Jinja2 escapes them in HTML.
 """
 
+from base64 import b64encode
 from email.message import EmailMessage
 from email.policy import SMTP, SMTPUTF8
 from email.utils import formatdate
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import jinja2
@@ -24,7 +25,7 @@ from opentill.mail import attachments, outbox, smtp
 from opentill.mail.attachments import Attachments
 from opentill.mail.model import Mail, Message, MessageContext
 from opentill.mail.smtp import BadAddress
-from opentill.mail.topics import BY_NAME
+from opentill.mail.topics import BY_NAME, Topic
 from opentill.merchants import Actor, Merchant
 from opentill.web import accent, templates
 from opentill.web.language import Localizer
@@ -40,6 +41,8 @@ _TEXT: Final = jinja2.Environment(
     auto_reload=False,
 )
 _UTC: Final = ZoneInfo("UTC")
+# Topics whose mails have a link that only the recipient may know.
+_WITH_SECRET: Final = frozenset({"invitation", "reset", "factors_waiting"})
 _DEFAULT_COLOR: Final = "#0b5c47"  # color of the button if the merchant has no accent color
 _RESET_ACTOR: Final = Actor("opentill", "asked for on the page of a forgotten password")
 
@@ -58,18 +61,74 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     attachments: Attachments = Attachments()
 
 
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
+    """A mail as its recipient sees it, for pages. Its secret link is left out."""
+
+    sender: str
+    subject: str
+    html: str
+    text: str
+    has_hidden_link: bool  # whether the mail has a link that only the recipient may know
+
+
 async def render(db: Db, settings: Settings, mail: Mail, now: int) -> bytes:
     """Render a mail. Raises Unrenderable."""
-    topic = BY_NAME.get(mail.topic)
-    if topic is None:
-        msg = f"this version knows no mail of the topic {mail.topic}"
-        raise Unrenderable(msg)
+    topic = _find_topic(mail)
 
     async def read(tx: Tx) -> tuple[Merchant | None, str]:
         merchant = await merchants.find(tx, mail.merchant_id) if mail.merchant_id else None
         return merchant, await _secret_path(tx, settings, mail, now)
 
     merchant, secret = await db.run(read)
+    context, draft = _draft(settings, topic, mail, merchant, secret)
+    if topic.is_for_customers and merchant is not None:
+        files = await attachments.make(db, settings, mail, merchant, context)
+        draft = msgspec.structs.replace(draft, attachments=files)
+    return encode(settings, draft, merchant)
+
+
+async def preview(db: Db, settings: Settings, mail: Mail) -> Preview:
+    """Render a mail for a page, without its secret link and its files. Raises Unrenderable."""
+    topic = _find_topic(mail)
+
+    async def read(tx: Tx) -> Merchant | None:
+        return await merchants.find(tx, mail.merchant_id) if mail.merchant_id else None
+
+    merchant = await db.read(read)
+    has_hidden_link = mail.topic in _WITH_SECRET
+    # The placeholder chooses the text of a mail with a link; the link itself is removed.
+    _, draft = _draft(settings, topic, mail, merchant, "/" if has_hidden_link else "")
+    if has_hidden_link:
+        draft = msgspec.structs.replace(
+            draft, message=msgspec.structs.replace(draft.message, action=None)
+        )
+    logo = None
+    if topic.is_for_customers and merchant is not None:
+        logo = await attachments.make_logo(db, merchant, mail)
+    source = "" if logo is None else f"data:image/png;base64,{b64encode(logo).decode()}"
+    values = _layout_values(draft, merchant, source)
+    values["has_receipt"] = mail.topic in attachments.WITH_RECEIPT and mail.order_id is not None
+    return Preview(
+        sender=str(smtp.sender_address(settings.mail_from, _shop_name(draft))),
+        subject=_subject(draft),
+        html=_HTML.get_template("mail.html").render(values),
+        text=_TEXT.get_template("mail.txt").render(values),
+        has_hidden_link=has_hidden_link,
+    )
+
+
+def _find_topic(mail: Mail) -> Topic:
+    """Return the topic of a mail. Raises Unrenderable."""
+    topic = BY_NAME.get(mail.topic)
+    if topic is None:
+        msg = f"this version knows no mail of the topic {mail.topic}"
+        raise Unrenderable(msg)
+    return topic
+
+
+def _draft(
+    settings: Settings, topic: Topic, mail: Mail, merchant: Merchant | None, secret: str
+) -> tuple[MessageContext, Draft]:
     content = msgspec.json.decode(mail.data, type=topic.content)
     merchant_name = "" if merchant is None else merchant.display_name or merchant.name
     context = MessageContext(
@@ -80,17 +139,12 @@ async def render(db: Db, settings: Settings, mail: Mail, now: int) -> bytes:
         secret=secret,
     )
     livemode = getattr(content, "livemode", settings.livemode)
-    files = Attachments()
-    if topic.is_for_customers and merchant is not None:
-        files = await attachments.make(db, settings, mail, merchant, context)
-    draft = Draft(
+    return context, Draft(
         mail=mail,
         message=topic.template(content, context),
         context=context,
         is_test_mode=topic.is_about_money and not livemode,
-        attachments=files,
     )
-    return encode(settings, draft, merchant)
 
 
 async def _secret_path(tx: Tx, settings: Settings, mail: Mail, now: int) -> str:
@@ -118,14 +172,12 @@ async def _secret_path(tx: Tx, settings: Settings, mail: Mail, now: int) -> str:
 
 def encode(settings: Settings, draft: Draft, merchant: Merchant | None) -> bytes:
     """Return the bytes of a message, with its layout and headers. Raises Unrenderable."""
-    mail, message, context = draft.mail, draft.message, draft.context
-    is_for_customers = BY_NAME[mail.topic].is_for_customers
-    support_email = merchant.support_email if is_for_customers and merchant is not None else None
+    mail, context = draft.mail, draft.context
+    support_email = _support_email(draft, merchant)
     try:
         is_utf8 = smtp.needs_smtputf8(smtp.envelope_address(mail.recipient))
         encoded = EmailMessage(policy=SMTPUTF8 if is_utf8 else SMTP)
-        shop_name = context.shop if is_for_customers else None
-        encoded["From"] = smtp.sender_address(settings.mail_from, shop_name)
+        encoded["From"] = smtp.sender_address(settings.mail_from, _shop_name(draft))
         encoded["To"] = smtp.header_address("", mail.recipient)
         if support_email:
             reply_to = smtp.header_address(context.shop, support_email)
@@ -135,32 +187,51 @@ def encode(settings: Settings, draft: Draft, merchant: Merchant | None) -> bytes
     except BadAddress as error:
         msg = f"not sent: {error}"
         raise Unrenderable(msg) from None
-    test_mark = context.gettext("TEST")
-    subject = f"[{test_mark}] {message.subject}" if draft.is_test_mode else message.subject
-    encoded["Subject"] = smtp.single_line(subject)
+    encoded["Subject"] = smtp.single_line(_subject(draft))
     encoded["Message-ID"] = mail.message_id
     encoded["Date"] = formatdate()  # real time, even if business time is ahead of it
     encoded["Auto-Submitted"] = "auto-generated"  # prevents automatic replies (RFC 3834)
-    color = (merchant and merchant.accent_color) or _DEFAULT_COLOR
     files, cid = draft.attachments, f"<logo.{mail.message_id.strip('<>')}>"
-    values = {
-        "message": message,
-        "shop": context.shop,
-        "_": context.gettext,
-        "language": context.localizer.language,
-        "is_test_mode": draft.is_test_mode,
-        "shade": accent.shade(color, "light"),
-        "support_email": support_email,
-        "logo": files.logo and cid[1:-1],
-        "has_receipt": files.receipt is not None,
-        "isolated": templates.isolated,
-    }
+    values = _layout_values(draft, merchant, f"cid:{cid[1:-1]}" if files.logo else "")
     encoded.set_content(_TEXT.get_template("mail.txt").render(values), cte="quoted-printable")
     html = _HTML.get_template("mail.html").render(values)
     encoded.add_alternative(html, subtype="html", cte="quoted-printable")
     _attach(encoded, files, cid)
     encoded["Content-Language"] = context.localizer.language
     return encoded.as_bytes()
+
+
+def _shop_name(draft: Draft) -> str | None:
+    """Return the name that the sender has, None for the operator's own."""
+    return draft.context.shop if BY_NAME[draft.mail.topic].is_for_customers else None
+
+
+def _support_email(draft: Draft, merchant: Merchant | None) -> str | None:
+    is_for_customers = BY_NAME[draft.mail.topic].is_for_customers
+    return merchant.support_email if is_for_customers and merchant is not None else None
+
+
+def _subject(draft: Draft) -> str:
+    test_mark = draft.context.gettext("TEST")
+    return f"[{test_mark}] {draft.message.subject}" if draft.is_test_mode else draft.message.subject
+
+
+def _layout_values(draft: Draft, merchant: Merchant | None, logo: str) -> dict[str, Any]:
+    """Return the values of the layout; ``logo`` is the address of the picture, "" for none."""
+    context = draft.context
+    color = (merchant and merchant.accent_color) or _DEFAULT_COLOR
+    return {
+        "message": draft.message,
+        "shop": context.shop,
+        "_": context.gettext,
+        "language": context.localizer.language,
+        "is_test_mode": draft.is_test_mode,
+        "shade": accent.shade(color, "light"),
+        "support_email": _support_email(draft, merchant),
+        "logo": logo,
+        "has_receipt": draft.attachments.receipt is not None,
+        "isolated": templates.isolated,
+    }
 
 
 def _attach(encoded: EmailMessage, files: Attachments, cid: str) -> None:

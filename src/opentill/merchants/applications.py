@@ -91,7 +91,7 @@ async def apply(
         pending_id = await queries.APPLIED_BY.get(tx, email=form_values.email)
         if pending_id is not None:
             return pending_id
-    applicant = actor or Actor(form_values.email, "applied on the page for it")
+    applicant = actor or Actor(form_values.email, "applied at /apply")
     draft = terms.draft(form_values.merchant, form_values.currency, now)
     merchant = await standing.create_from_draft(tx, draft, "applied", applicant, now, UNDECIDED)
     application = Application(

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from opentill.core import ids
 from opentill.core.errors import NotFound
 from opentill.core.money import Money
 from opentill.db.database import Tx
-from opentill.list_counts import FOREVER
+from opentill.list_counts import FOREVER, page_values
 from opentill.payouts import overview_queries as queries
 from opentill.payouts.model import STATUSES, Payout, RunOfPayout, Status
 from opentill.payouts.service import find_anywhere
@@ -32,14 +31,7 @@ class PayoutFilter(msgspec.Struct, frozen=True, kw_only=True):
 async def search_all(tx: Tx, criteria: PayoutFilter, limit: int) -> list[Payout]:
     """Return payouts, newest first; ``after`` is ignored if no payout has this id."""
     last = await _find_last(tx, criteria.after)
-    values = {
-        "status": list(criteria.statuses),
-        "since": criteria.since,
-        "until": criteria.until,
-        "before_at": FOREVER if last is None else last.created_at,
-        "before_id": ids.LAST if last is None else last.id,
-        "limit": limit,
-    }
+    values = page_values(criteria.statuses, (criteria.since, criteria.until), last, limit)
     if criteria.amounts is not None:
         return await queries.OF_AMOUNTS.all(
             tx,

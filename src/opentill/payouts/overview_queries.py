@@ -1,37 +1,12 @@
 """SQL about payouts of all merchants, for the list of staff."""
 
 from opentill.db.query import Query
+from opentill.list_counts import newest_by_status
 from opentill.payouts.model import Payout, RunOfPayout
 
-# A page of payouts of all merchants or of one, newest first. Each status is read from a range of an
-# index, and the newest of all statuses are returned.
-OF_ALL = Query(
-    Payout,
-    """
-    select p.* from unnest(:status::text[]) as chosen (status)
-    cross join lateral (
-        select * from payouts
-        where status = chosen.status and created_at between :since and :until
-            and (created_at, id) < (:before_at::bigint, :before_id::text)
-        order by created_at desc, id desc limit :limit
-    ) p
-    order by p.created_at desc, p.id desc limit :limit
-    """,
-)
-OF_MERCHANT = Query(
-    Payout,
-    """
-    select p.* from unnest(:status::text[]) as chosen (status)
-    cross join lateral (
-        select * from payouts
-        where merchant_id = :merchant_id and status = chosen.status
-            and created_at between :since and :until
-            and (created_at, id) < (:before_at::bigint, :before_id::text)
-        order by created_at desc, id desc limit :limit
-    ) p
-    order by p.created_at desc, p.id desc limit :limit
-    """,
-)
+# A page of payouts of all merchants or of one, newest first.
+OF_ALL = newest_by_status(Payout, "payouts")
+OF_MERCHANT = newest_by_status(Payout, "payouts", "merchant_id = :merchant_id and")
 # The same for payouts with one of some amounts.
 OF_AMOUNTS = Query(
     Payout,

@@ -82,7 +82,7 @@ class Endpoint:
         await _check_fields(request, page)
         if (
             needs_proof
-            and (response := await identity_proof.require(request, page.allowed)) is not None
+            and (response := await identity_proof.require(request, page.allowed, page)) is not None
         ):
             return response
         return await page.handler(request)

@@ -11,7 +11,7 @@ from opentill.people import passkeys
 from opentill.people.logins import Proof
 from opentill.portal import login_cookies, render
 from opentill.portal.labels import PROVED_ACTION
-from opentill.portal.model import PROOF_PREFIX, Allowed
+from opentill.portal.model import PROOF_PREFIX, Allowed, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
@@ -20,12 +20,14 @@ _CODE: Final = f"{PROOF_PREFIX}code"
 _CREDENTIAL: Final = f"{PROOF_PREFIX}credential"
 
 
-async def require(request: PageRequest, action: Allowed) -> Response | None:
+async def require(
+    request: PageRequest, action: Allowed, page: Page[PageRequest] | None = None
+) -> Response | None:
     """Return the page that asks for a proof of identity, None if the person has just given one.
 
     A proof counts for ten minutes. It is a passkey, or the password with a code of the second
     factor if there is one. ``action`` is the permission to do what the form does; the page names
-    it by ``PROVED_ACTION``.
+    it by ``PROVED_ACTION``, unless the row of the form's ``page`` has a text of its own.
     """
     if request.login.is_proved(request.now):
         return None
@@ -63,9 +65,12 @@ async def require(request: PageRequest, action: Allowed) -> Response | None:
         security = await people.security_of(tx, request.login, request.now)
         options = await passkey_options(tx, request, security, request.login)
     files = await request.encoded_files()
+    text = page.proves if page is not None else ""
+    facts = await page.about(request) if page is not None and page.about is not None else ()
     return render.page(
         request, "proof.html", status, form=form | files, errors=errors, security=security,
-        action=PROVED_ACTION[action], wait=wait, options=options, scripts=options is not None,
+        action=text or PROVED_ACTION[action], facts=facts, wait=wait, options=options,
+        scripts=options is not None,
         files=bool(files), lost=len(files) < len(await request.files()),
     )  # fmt: skip
 

@@ -1,8 +1,8 @@
 """The rows of a portal's table of pages, and the items of its lists of things to do."""
 
 import re
-from collections.abc import Awaitable, Callable
-from typing import Final, Generic, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -27,6 +27,10 @@ MenuGroup = Literal[
 _ID: Final = re.compile(r"/[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
 
+# Names, as message ids, and values.
+Facts: TypeAlias = Sequence[tuple[str, str]]
+
+
 class Page(msgspec.Struct, Generic[R], frozen=True):
     """One row of a table of pages (``page_table.py``): a method of a path.
 
@@ -44,6 +48,10 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
     # The fields without which the form is refused. A handler reads a missing field like an empty
     # one, so an incomplete form would clear what is stored. Checkboxes that are off send nothing.
     fields: tuple[str, ...] = ()
+    # What the form does, for the page that asks for the proof; "": the text of its permission.
+    proves: str = ""
+    # Returns what that page says of the object, as pairs of a message id and a text.
+    about: Callable[[R], Awaitable[Facts]] | None = None
     files: int = 0  # how many bytes the files of the page's form may have in total
     menu: str = ""  # the page's name in the menu; "" if the menu has no link to it
     group: MenuGroup = "home"  # the group of the menu with the page's link
