@@ -35,7 +35,7 @@ async def test_a_new_payment_appears_without_a_reload_and_the_focus_stays(
     await join(page, url + link.path)
     await open_session("first@example.com")
     await page.goto(f"{url}/dashboard/{merchant_id}/payments")
-    assert await page.get_by_text("New payments appear by themselves.").is_visible()
+    assert await page.get_by_text("New payments appear automatically.").is_visible()
     first_link = page.get_by_role("link", name="first@example.com")
     await first_link.focus()
     await open_session("second@example.com")

@@ -82,7 +82,7 @@ async def _refund(page: Page, *, scripts: bool) -> None:
         await page.get_by_role("link", name="Refund", exact=True).click()
         await expect(page.locator("dialog:modal")).to_have_count(1)
         await dialog.get_by_label("Amount to refund").fill("999")
-        await expect(dialog).to_contain_text("Enter an amount up to")
+        await expect(dialog).to_contain_text("You can refund at most")
     else:
         await dialog.get_by_label("Reason").fill("broken lid")
     await dialog.get_by_label("Amount to refund").fill("2.00")

@@ -31,7 +31,7 @@ def read_home(visitor: Visitor, shop: Shop, **query: str) -> str:
 def test_a_new_merchant_sees_the_steps_to_the_first_payment(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     text = text_of(read_home(owner, shop))
-    assert "To your first payment" in text
+    assert "Get started" in text
     assert "Create an API key (done)" in text  # the fixture has created a key
     assert "Add a product (done)" not in text
     shop.create_session()
@@ -40,7 +40,7 @@ def test_a_new_merchant_sees_the_steps_to_the_first_payment(shop: Shop) -> None:
     assert "Create a checkout session (done)" in text
     shop.create_paid_order()
     shop.api_server.run(jobs.count_all(shop.api_server.app.db))
-    assert "To your first payment" not in read_home(owner, shop)
+    assert "Get started" not in read_home(owner, shop)
 
 
 def test_figures_are_shown_by_day_of_the_merchants_time_zone(

@@ -57,6 +57,7 @@ def refund_form(visitor: Visitor, shop: Shop, order_id: str, amount: str) -> dic
     return hidden_fields(page, page_path(shop, order_id, "refund")) | {
         "amount": amount,
         "reason": "",
+        "why": "",
     }
 
 
@@ -153,7 +154,7 @@ def section_of(response: httpx2.Response, heading: str) -> str:
 def ledger_rows(response: httpx2.Response) -> list[str]:
     """Return the texts of the rows of the ledger's table, without their times and ids."""
     rows = re.findall(
-        r"<tr role=\"row\"><td(.*?)</tr>", section_of(response, "Ledger entries"), re.DOTALL
+        r"<tr role=\"row\"><td(.*?)</tr>", section_of(response, "Balance movements"), re.DOTALL
     )
     cells = [re.findall(r"<td[^>]*>(.*?)</td>", f"<td{row}", re.DOTALL) for row in rows]
     return [text_of(" ".join([name, *numbers])) for _, name, _, *numbers in cells]
@@ -344,7 +345,7 @@ def test_a_refund_is_quoted_confirmed_and_created_once(shop: Shop) -> None:
         owner.get(page_path(shop, order["id"], "refund"), params={"amount": "4"})
     )
     for text in (
-        "The customer gets $4.00", "Left to refund after it $6.00", "Your balance loses $4.00",
+        "Refund to customer $4.00", "Still refundable $6.00", "From your balance $4.00",
         "The platform fee is not refunded.", "Pending balance $9.60 before, $5.60 after",
     ):  # fmt: skip
         assert text in confirmation, text
@@ -405,7 +406,7 @@ def test_the_dialog_of_a_refund_begins_with_all_that_is_left(shop: Shop) -> None
     assert re.search(r'<input id="amount"[^>]* value="5.99"', page.text)
     text = text_of(page)
     for sentence in (
-        "Up to $5.99", "The customer gets $5.99", "Left to refund after it $0.00",
+        "Up to $5.99", "Refund to customer $5.99", "Still refundable $0.00",
         "Arrives Usually within 3 business days, in the bank account",
     ):  # fmt: skip
         assert sentence in text, sentence
@@ -425,7 +426,7 @@ def test_a_refund_in_another_tab_makes_the_form_stale(shop: Shop) -> None:
     conflict = owner.post(path, stale_form | {"reason": "broken lid"})
     assert conflict.status_code == 409
     assert "Something has changed since this was shown" in text_of(conflict)
-    assert "Left to refund after it $4.00" in text_of(conflict)
+    assert "Still refundable $4.00" in text_of(conflict)
     assert 'value="broken lid"' in conflict.text
     assert len(list_refunds(shop, order["id"])) == 1
     # A form that has created a refund cannot create another one, even with changed input.
@@ -438,7 +439,7 @@ def test_a_refund_in_another_tab_makes_the_form_stale(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("changes", "status", "error"),
     [
-        ({"amount": "10.01"}, 400, "Enter an amount up to $10.00"),
+        ({"amount": "10.01"}, 400, "You can refund at most $10.00"),
         ({"amount": "0"}, 400, "Enter an amount such as 1.00"),
         ({"amount": "€4.00"}, 400, "This sign or code is of another currency"),
         ({"amount": "4.000"}, 400, "The separator may stand for thousands"),
@@ -486,7 +487,7 @@ def test_a_refund_that_is_not_possible_shows_the_reason(shop: Shop) -> None:
     form = refund_form(owner, shop, order["id"], "9.00")
     shop.refund(order["id"], amount="9.00")
     conflict = owner.post(page_path(shop, order["id"], "refund"), form)
-    assert "Enter an amount up to $1.00" in text_of(conflict)
+    assert "You can refund at most $1.00" in text_of(conflict)
     unpaid = shop.create_order()["id"]
     page = owner.get(page_path(shop, unpaid, "refund"), params={"amount": "1"})
     assert page.status_code == 409

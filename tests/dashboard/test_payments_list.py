@@ -305,6 +305,7 @@ def test_polls_do_not_extend_a_login_and_are_refused_after_its_end(
 
 
 def test_the_export_is_linked_only_for_roles_that_may_export(shop: Shop) -> None:
+    shop.create_order()
     assert "payments.csv" in PaymentsList(shop, "finance").page()
     assert "payments.csv" not in PaymentsList(shop, "support").page()
 

@@ -205,7 +205,7 @@ def test_the_content_security_policy_allows_only_the_origins_of_shown_pictures(s
     page = owner.get(path_of(shop))
     policy = page.headers["content-security-policy"]
     assert "img-src 'self' http://b.example.com:8081 https://a.example.com;" in policy
-    assert policy.endswith("; script-src 'self'")
+    assert policy.endswith("; script-src 'self'; connect-src 'self'")
     assert re.findall(r'<img src="(http[^"]+)"', page.text) == [images[1], images[0]]
     page = owner.get(path_of(shop, ids[0]))
     assert "img-src 'self' https://a.example.com;" in page.headers["content-security-policy"]

@@ -27,7 +27,7 @@ from opentill.portal.model import DASHBOARD_PATH, Page, Todo
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_NEWEST: Final = 8
+_NEWEST: Final = 14
 _MOST_PENDING: Final = 3  # pending payouts that the page shows
 _SPANS: Final = tuple(map(str, figures.SPANS))
 _DEFAULT_SPAN: Final = "7"

@@ -191,8 +191,8 @@ LINK_STATE: Final = {
     "USED_UP": N_("Used up"),
 }
 LINK_SWITCH: Final = {
-    "on": N_("Switched on"),
-    "off": N_("Switched off"),
+    "on": N_("Active"),
+    "off": N_("Inactive"),
 }
 LOGO_ERROR: Final = {
     "none": N_("Choose a picture first"),
@@ -253,7 +253,7 @@ PAYMENT_COLUMN: Final = {
     "when": N_("Created"),
     "status": N_("Status"),
     "customer": N_("Customer"),
-    "name": N_("Name"),
+    "name": N_("Customer name"),
     "product": N_("Product"),
     "method": N_("Method"),
     "order": N_("Order ID"),

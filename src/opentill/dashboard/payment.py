@@ -216,7 +216,7 @@ pages: Final = (
         f"{_PLACE}/refund",
         "payments.refund",
         partial(payment_refund.create, behind=_values_behind),
-        fields=refund_form.FIELDS,
+        fields=(*refund_form.FIELDS, "why"),
     ),
     Page("POST", f"{_PLACE}/expire", "sessions.write", expire),
     Page(

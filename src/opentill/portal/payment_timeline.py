@@ -144,7 +144,7 @@ class Timeline:
         facts: list[Fact] = []
         if attempt.status in _FAILED_ATTEMPTS and attempt.reason:
             reason = self._gettext(DECLINE_REASON[declines.reason_of(attempt.reason)])
-            facts = [(N_("Why"), reason), (N_("Code from the bank"), attempt.reason)]
+            facts = [(N_("Reason"), reason), (N_("Code from the bank"), attempt.reason)]
         return Item(
             at=self._ended_at(attempt),
             sentence=self._gettext(ATTEMPT_STATUS[attempt.status]),
@@ -180,7 +180,7 @@ class Timeline:
     def _refund(self, refund: Refund) -> Iterator[Item]:
         amount = self._amount(refund.amount_minor, refund.currency)
         cost = self._amount(refund.debit_minor, refund.debit_currency)
-        facts: list[Fact] = [(N_("Costs your balance"), cost)]
+        facts: list[Fact] = [(N_("From your balance"), cost)]
         if refund.reason:
             facts.append((N_("Reason"), refund.reason))
         if refund.refund_no:
@@ -222,7 +222,9 @@ class Timeline:
     def _why_failed(self, refund: Refund) -> list[Fact]:
         """Return why a refund failed, with the provider's code if there is one."""
         reason = refund.error_message or "–"
-        facts: list[Fact] = [(N_("Why"), refund_failures.text_of(reason, self._localizer.language))]
+        facts: list[Fact] = [
+            (N_("Reason"), refund_failures.text_of(reason, self._localizer.language))
+        ]
         if reason in refund_failures.CODES:
             facts.append((N_("Code from the bank"), reason))
         return facts

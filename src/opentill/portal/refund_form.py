@@ -252,7 +252,7 @@ def refusal_of(request: PageRequest, order: Order, problem: Stale | KeyReused | 
         case refunds.TooMuch(most_minor=0):
             status, error = 409, N_("Nothing is left to refund")
         case refunds.TooMuch(most_minor=most):
-            status, error = 400, N_("Enter an amount up to {wait}, what is left to refund")
+            status, error = 400, N_("You can refund at most {wait}")
             amount = format_amount(most, order.currency)
         case refunds.BalanceTooLow(least_minor=least):
             status, error = (
