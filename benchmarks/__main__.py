@@ -19,6 +19,7 @@ from benchmarks import (
     growth,
     localstripe,
     paid_order,
+    routing,
     startup,
 )
 from benchmarks.competitors import SCENARIOS
@@ -32,6 +33,7 @@ PARTS: Final = {
     "workers": "one, two and three server processes, compared with pgbench and a plain payment",
     "counters": "what exact totals of lists cost a write",
     "order-cost": "what a paid order costs, from its session to its event",
+    "routing": "what many accounts and rules cost the start of a payment",
     "growth": "lists, export, settlement and ledger check, from a thousand orders to a million",
     "dashboard": "pages and searches of a merchant with a million orders",
     "webhooks": "deliveries to a receiver on loopback",
@@ -88,6 +90,8 @@ async def measure(run: Run) -> None:
         await counters.measure(run)
     if "order-cost" in selected:
         await paid_order.measure(run)
+    if "routing" in selected:
+        await routing.measure(run)
     if "growth" in selected:
         await growth.measure(run)
     if "dashboard" in selected:

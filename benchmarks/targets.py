@@ -132,6 +132,10 @@ TARGETS: Final = (
         unit=" ms",
     ),
     Target("a paid order: log", "paid order, log kB", 9.0, at_most=True, unit=" kB"),
+    Target(
+        "start a payment: 50 accounts and 200 rules", "payments started, 50 accounts and 200 rules",
+        0.95, "payments started, one account",
+    ),
     *_list_targets(),
     *_page_targets(),
     Target("home page, compressed", "home page's weight", 100, at_most=True, unit=" kB"),

@@ -162,6 +162,41 @@ def test_the_choice_of_an_account_is_explained(opentill: Commands, bank: Bank) -
         assert text in opentill.refusal("gateways", "explain", *payment, *words)
 
 
+def test_rules_are_listed_added_moved_and_removed(opentill: Commands, credentials: str) -> None:
+    account = opentill.json("gateways", "add", "sandbox", "A", "--credentials", credentials, *WHY)
+    rules = ("gateways", "rules")
+    assert opentill.json(*rules, "list") == []
+    merchant = opentill.json("merchants", "create", "Tea", "--currency", "CNY")["id"]
+    named = opentill.json(
+        *rules, "add", "--method", "alipay", "--amount", "CNY:10-500", "--merchant", "Tea",
+        "--device", "phone", "--account", "a", "--account", "sandbox", "--only", *WHY,
+    )  # fmt: skip
+    assert named["accounts"] == [account["id"], "sandbox"]
+    assert named["payments"] == f"ALIPAY CNY 10.00-500.00 {merchant} on a phone"
+    assert (named["action"], named["only"]) == ("A (sandbox), sandbox", True)
+    ordered = opentill.json(*rules, "add", "--order-by", "success-rate", "--position", "1", *WHY)
+    assert (ordered["payments"], ordered["position"]) == ("every payment", 1)
+    assert ordered["action"] == "by success rate, explores 2 %"
+    explained = opentill.json(
+        "gateways", "explain", "--amount", "9", "--currency", "CNY", "--method", "ALIPAY"
+    )
+    assert explained[0]["why"] == f"rule {ordered['id']}: best success rate: 100 %"
+    assert opentill.json(*rules, "move", "2", "1", *WHY)["id"] == named["id"]
+    assert opentill.json(*rules, "remove", named["id"], *WHY)["id"] == named["id"]
+    (listed,) = opentill.json(*rules, "list")
+    assert listed == ordered
+    for words, text in (
+        (("add",), "--account must be given, or else an order"),
+        (("add", "--account", "nobody"), "--account must be the id or the label of one"),
+        (("add", "--account", "A", "--order-by", "cost"), "--order-by must not be used together"),
+        (("add", "--order-by", "size"), "--order-by must be one of priority, weight, cost"),
+        (("add", "--account", "A", "--amount", "CNY"), "--amount must be like"),
+        (("move", "1", "2"), "must be a whole number from 1 to 1"),
+        (("remove", "9"), "must be the id or the position of one"),
+    ):
+        assert text in opentill.refusal(*rules, *words)
+
+
 REFUSALS: Final[list[tuple[tuple[str, ...], str]]] = [
     (("add", "manual", "A"), "gateway must be one of"),
     (("add", "sandbox", "A", "--env", "url=PATH"), "must be given"),

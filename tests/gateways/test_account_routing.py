@@ -7,36 +7,9 @@ from typing import Any, Final
 import pytest
 
 from opentill.core.ids import new_id
-from opentill.gateways import Gateways, candidates, offered_methods
-from opentill.gateways.account import GatewayAccount
-from opentill.gateways.routing import account_name, callback_url, gateway_of, parse_allowed
-from opentill.gateways.sandbox import SandboxGateway
-
-ADAPTER: Final = SandboxGateway("http://127.0.0.1:1", "s" * 32)
-FIELDS: Final[dict[str, Any]] = {
-    "gateway": "sandbox", "merchant_id": None, "livemode": False, "status": "ACTIVE",
-    "credential_hints": "{}", "previous_until": None, "methods": "", "limit_currencies": [],
-    "smallest_minor": [], "largest_minor": [], "day_minor": [], "day_number": [],
-    "cost_currencies": [], "cost_rate_bp": [], "cost_fixed_minor": [],
-    "priority": 100, "weight": 100, "revision": 1,
-    "created_at": 1, "updated_at": 1,
-}  # fmt: skip
-
-
-def create_account(label: str, **changes: Any) -> GatewayAccount:
-    """Return an account; its id is the label."""
-    fields: dict[str, Any] = {**FIELDS, "id": label, "label": label, **changes}
-    return GatewayAccount(**fields)
-
-
-def create_gateways(*accounts: GatewayAccount, livemode: bool = False) -> Gateways:
-    """Return gateways with the sandbox bank of the environment and accounts."""
-    gateways = Gateways({"sandbox": ADAPTER}, {}, {}, livemode=livemode)
-    for account in accounts:
-        allowed = parse_allowed(ADAPTER, "sandbox", account.methods) if account.methods else None
-        gateways.put_account(account, ADAPTER, allowed, None)
-    return gateways
-
+from opentill.gateways import candidates, offered_methods
+from opentill.gateways.routing import account_name, callback_url, gateway_of
+from support.routing import create_account, create_gateways
 
 EUR_LIMIT: Final = {
     "limit_currencies": ["EUR"], "smallest_minor": [100], "largest_minor": [50_000],

@@ -104,6 +104,8 @@ TABLES: Final = {
     "refund_cases": Table("refunds", "merchant"),
     "refunds": Table("refunds", "merchant"),
     "refused_requests": Table("http", "merchant"),
+    "routing_rule_head": Table("gateways", "shared", "about the whole deployment, one row"),
+    "routing_rules": Table("gateways", "shared", "may be about all merchants"),
     "schema_migrations": Table("db", "server", "about the deployment"),
     "search_changes": Table("orders", "merchant"),
     "search_counts": Table("orders", "merchant"),

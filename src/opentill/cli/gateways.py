@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from opentill.cli import gateway_explain, gateway_terms, inputs, output, session
+from opentill.cli import gateway_explain, gateway_rules, gateway_terms, inputs, output, session
 from opentill.cli.registration import acting, add_group
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ _Costs = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    add_group(
+    group = add_group(
         app,
         "gateways",
         "Accounts at gateways, beside those of the environment.",
@@ -97,6 +97,7 @@ def register(app: typer.Typer) -> None:
         retire=retire,
         rotate=rotate,
     )
+    gateway_rules.register(group)
 
 
 def list_() -> output.Result:

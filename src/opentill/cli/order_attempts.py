@@ -17,7 +17,12 @@ _BASIS: Final = {
     "ENVIRONMENT": "order of OPENTILL_ROUTES and OPENTILL_GATEWAYS",
     "PRIORITY": "priority {priority}",
     "WEIGHT": "priority {priority}, at random with weight {weight}",
+    "LISTED": "named by the rule",
+    "COST": "lowest cost",
+    "SUCCESS_RATE": "best success rate: {percent} %",
+    "EXPLORATION": "test of the success rate: {percent} %",
 }
+_BY_WEIGHT: Final = "at random with weight {weight}"  # by a rule, whatever the priority
 _OBSTACLES: Final = {
     "UNREACHABLE": "{account} could not be reached",
     "DAY_LIMIT": "{account} has reached its limit of the day",
@@ -26,7 +31,13 @@ _OBSTACLES: Final = {
 
 def reason_text(reason: "RouteReason", names: Mapping[str, str]) -> str:
     """Return why a payment goes to an account; ``names`` are those of accounts by id."""
-    basis = _BASIS[reason.by].format(priority=reason.priority, weight=reason.weight)
+    is_by_weight_only = reason.by == "WEIGHT" and reason.priority is None
+    text = _BY_WEIGHT if is_by_weight_only else _BASIS[reason.by]
+    basis = text.format(
+        priority=reason.priority, weight=reason.weight, percent=reason.success_percent
+    )
+    if reason.rule is not None:
+        basis = f"rule {reason.rule}: {basis}"
     passed = (
         _OBSTACLES[each.why].format(account=names.get(each.account, each.account))
         for each in reason.passed

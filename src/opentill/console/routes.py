@@ -15,7 +15,12 @@ BASIS: Final[Mapping[Basis, str]] = {
     "ENVIRONMENT": N_("order of the gateways in the settings"),
     "PRIORITY": N_("priority {priority}"),
     "WEIGHT": N_("priority {priority}, at random with weight {weight}"),
+    "LISTED": N_("named by the rule"),
+    "COST": N_("lowest cost"),
+    "SUCCESS_RATE": N_("best success rate: {percent}"),
+    "EXPLORATION": N_("test of the success rate: {percent}"),
 }
+_BY_WEIGHT: Final = N_("at random with weight {weight}")  # by a rule, whatever the priority
 OBSTACLE: Final[Mapping[Obstacle, str]] = {
     "UNREACHABLE": N_("{account} could not be reached"),
     "DAY_LIMIT": N_("{account} has reached its limit of the day"),
@@ -33,13 +38,16 @@ def attempt_facts(request: PageRequest, attempt: PaymentAttempt) -> tuple[Fact, 
 
 def _text(request: PageRequest, reason: RouteReason) -> str:
     _ = request.localizer.gettext
-    values = {"priority": reason.priority or 0, "weight": reason.weight or 0}
-    basis = _(BASIS[reason.by], **{
-        name: request.localizer.number(value)
-        for name, value in values.items()
-        if f"{{{name}}}" in BASIS[reason.by]
-    })  # fmt: skip
+    is_by_weight_only = reason.by == "WEIGHT" and reason.priority is None
+    text = _BY_WEIGHT if is_by_weight_only else BASIS[reason.by]
+    values = {
+        "priority": request.localizer.number(reason.priority or 0),
+        "weight": request.localizer.number(reason.weight or 0),
+        "percent": f"{reason.success_percent}%",
+    }
+    used = {name: value for name, value in values.items() if f"{{{name}}}" in text}
+    rule = [] if reason.rule is None else [_("Rule {rule}", rule=reason.rule)]
     passed = (
         _(OBSTACLE[each.why], account=request.account_name(each.account)) for each in reason.passed
     )
-    return "; ".join([basis, *passed])
+    return "; ".join([*rule, _(text, **used), *passed])

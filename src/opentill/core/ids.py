@@ -40,6 +40,7 @@ Prefix = Literal[
     "fac",
     "ga",
     "gat",
+    "rr",
 ]
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"

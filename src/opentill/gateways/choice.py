@@ -7,21 +7,38 @@ is decided in memory.
 
 import random
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from opentill.core.money import Money
 from opentill.gateways.model import Gateway, Method
 from opentill.gateways.routing import Gateways, methods_of
+from opentill.gateways.rules.model import RoutingRule
+
+_ENVIRONMENT_WEIGHT: Final = 100  # of accounts of the environment, which have none
 
 # Why an account comes before the others:
 #   ONLY          no other account fits
 #   OWN           it belongs to the merchant
 #   ENVIRONMENT   the order of OPENTILL_ROUTES and OPENTILL_GATEWAYS
 #   PRIORITY      its priority is the lowest
-#   WEIGHT        chosen at random among accounts of equal priority, by weight
-Basis = Literal["ONLY", "OWN", "ENVIRONMENT", "PRIORITY", "WEIGHT"]
+#   WEIGHT        chosen at random by weight, among accounts of equal priority or by a rule
+#   LISTED        a rule names it
+#   COST          a rule prefers low costs
+#   SUCCESS_RATE  a rule prefers high success rates
+#   EXPLORATION   a rule has a part of the payments try accounts with lower success rates
+Basis = Literal[
+    "ONLY",
+    "OWN",
+    "ENVIRONMENT",
+    "PRIORITY",
+    "WEIGHT",
+    "LISTED",
+    "COST",
+    "SUCCESS_RATE",
+    "EXPLORATION",
+]
 # Why a preferred account did not get the payment:
 #   UNREACHABLE   its provider could not be reached
 #   DAY_LIMIT     it has reached its limit of the day
@@ -43,6 +60,8 @@ class RouteReason(msgspec.Struct, frozen=True, omit_defaults=True):
     by: Basis
     priority: int | None = None
     weight: int | None = None
+    rule: str | None = None  # the id of the rule that decided
+    success_percent: int | None = None
     passed: tuple[PassedOver, ...] = ()
 
     def after(self, passed: Iterable[PassedOver]) -> "RouteReason":
@@ -162,11 +181,109 @@ def find_routes(gateways: Mapping[str, Gateway], payment: PaymentFacts) -> list[
     Unreachable ones are last, and behind them those that have reached their limit of the day.
     """
     names = [name for name in gateways if find_misfit(gateways, name, payment) is None]
-    if len(names) <= 1:
-        return [Route(name, RouteReason("ONLY")) for name in names]
     if not isinstance(gateways, Gateways):
         return [Route(name, RouteReason("ENVIRONMENT")) for name in names]
-    return _put_obstructed_last(gateways, _by_preference(gateways, names, payment), payment)
+    if not len(gateways.rules):
+        if len(names) <= 1:
+            return [Route(name, RouteReason("ONLY")) for name in names]
+        routes = _by_preference(gateways, names, payment)
+    else:
+        routes = _by_rules(gateways, names, payment)
+    return _put_obstructed_last(gateways, routes, payment)
+
+
+def _by_rules(gateways: Gateways, names: list[str], payment: PaymentFacts) -> list[Route]:
+    """Order accounts by the rules that match, and the remaining ones without rules."""
+    routes: list[Route] = []
+    for rule in gateways.rules.matching(
+        payment.method,
+        payment.currency,
+        payment.amount_minor,
+        payment.merchant_id,
+        "phone" if payment.on_phone else "desktop",
+    ):
+        ranked = _rank(gateways, rule, names, payment)
+        routes += ranked
+        if rule.is_only or len(ranked) == len(names):
+            return routes
+        listed = {route.account for route in ranked}
+        names = [name for name in names if name not in listed]
+    return [*routes, *_by_preference(gateways, names, payment)]
+
+
+def _rank(
+    gateways: Gateways, rule: RoutingRule, names: list[str], payment: PaymentFacts
+) -> list[Route]:
+    """Order accounts as a rule says."""
+    match rule.ranking:
+        case "ACCOUNTS":
+            reason = RouteReason("LISTED", rule=rule.id)
+            return [Route(name, reason) for name in rule.accounts if name in names]
+        case "PRIORITY":
+            return [
+                Route(name, msgspec.structs.replace(reason, rule=rule.id))
+                for name, reason in _by_preference(gateways, names, payment)
+            ]
+        case "WEIGHT":
+            weights = {name: _weight(gateways, name) for name in names}
+            order = sorted(names, key=lambda name: -_chance(weights[name]))
+            return [
+                Route(name, RouteReason("WEIGHT", weight=weights[name], rule=rule.id))
+                for name in order
+            ]
+        case "COST":
+            reason = RouteReason("COST", rule=rule.id)
+            order = sorted(names, key=lambda name: _cost(gateways, name, payment))
+            return [Route(name, reason) for name in order]
+        case "SUCCESS_RATE":
+            return _by_success_rate(gateways, rule, names, payment.method)
+
+
+def _by_success_rate(
+    gateways: Gateways, rule: RoutingRule, names: list[str], method: Method
+) -> list[Route]:
+    """Order accounts by success rate; a share of the payments tries another one first."""
+    rates = {name: gateways.success_rates.rate(name, method) for name in names}
+    order = sorted(names, key=lambda name: (-rates[name], random.random()))  # noqa: S311
+    explores = random.random() * 100 < (rule.exploration_percent or 0)  # noqa: S311
+    if explores and len(order) > 1:
+        order.insert(0, order.pop(random.randrange(1, len(order))))  # noqa: S311
+    return [
+        Route(
+            name,
+            RouteReason(
+                "EXPLORATION" if explores and place == 0 and len(order) > 1 else "SUCCESS_RATE",
+                rule=rule.id,
+                success_percent=round(rates[name] * 100),
+            ),
+        )
+        for place, name in enumerate(order)
+    ]
+
+
+def _weight(gateways: Gateways, name: str) -> int:
+    account = gateways.accounts.get(name)
+    return _ENVIRONMENT_WEIGHT if account is None else account.weight
+
+
+def _chance(weight: int) -> float:
+    """Return a random sort key whose chance to be the largest is proportional to the weight.
+
+    Efraimidis and Spirakis, "Weighted random sampling", 2006.
+    """
+    return float(random.random() ** (1 / weight))  # noqa: S311 - spreads load only
+
+
+def _cost(gateways: Gateways, name: str, payment: PaymentFacts) -> tuple[bool, int, int, float]:
+    """Return a sort key by the cost of a payment: exact, in basis points of minor units."""
+    account = gateways.accounts.get(name)
+    priority = 0 if account is None else account.priority
+    if account is None or payment.currency not in account.cost_currencies:
+        return True, 0, priority, random.random()  # noqa: S311 - spreads load only
+    position = account.cost_currencies.index(payment.currency)
+    cost = (payment.amount_minor or 0) * account.cost_rate_bp[position]
+    cost += account.cost_fixed_minor[position] * 10_000
+    return False, cost, priority, random.random()  # noqa: S311 - spreads load only
 
 
 def _put_obstructed_last(
@@ -191,7 +308,7 @@ def _by_preference(gateways: Gateways, names: Iterable[str], payment: PaymentFac
     """Order accounts: the merchant's own first, then the environment's, then the operator's.
 
     Among accounts of equal priority the order is random, and each one's chance to be the first is
-    proportional to its weight (Efraimidis and Spirakis, "Weighted random sampling", 2006).
+    proportional to its weight.
     """
     first = gateways.routes.get(payment.method, ())
     keyed: list[tuple[tuple[int, int, float], str]] = []
@@ -201,9 +318,8 @@ def _by_preference(gateways: Gateways, names: Iterable[str], payment: PaymentFac
             place = first.index(name) if name in first else len(first)
             keyed.append(((1, place, position), name))
         else:
-            chance: float = random.random() ** (1 / account.weight)  # noqa: S311 - spreads load only
             rank = 2 if account.merchant_id is None else 0
-            keyed.append(((rank, account.priority, -chance), name))
+            keyed.append(((rank, account.priority, -_chance(account.weight)), name))
     keyed.sort()
     return [
         Route(name, _reason(gateways, key, name, next_key))

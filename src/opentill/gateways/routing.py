@@ -12,6 +12,8 @@ from opentill.core.money import EXPONENTS, Money
 from opentill.core.payment_methods import parse_methods
 from opentill.gateways.account import GatewayAccount
 from opentill.gateways.model import Gateway, Method
+from opentill.gateways.rules.model import RuleSet
+from opentill.gateways.success_rates import SuccessRates
 
 _UNREACHABLE_S: Final = 30
 _EXHAUSTED_S: Final = 2  # payments that fail are removed from the total of a day at any time
@@ -49,6 +51,8 @@ class Gateways(dict[str, Gateway]):
         self.livemode = livemode
         # Accounts in the database by id, also those without an adapter.
         self.accounts: dict[str, GatewayAccount] = {}
+        self.rules = RuleSet()
+        self.success_rates = SuccessRates()
         self.unreadable: dict[str, str] = {}  # why an account could not be loaded, by id
         self._previous: dict[str, tuple[Gateway, int]] = {}
         self._unreachable_until: dict[str, float] = {}  # monotonic time in seconds, by gateway

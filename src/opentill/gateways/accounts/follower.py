@@ -1,8 +1,8 @@
 """Keeps the accounts of a process equal to those in the database.
 
-Every process polls the sum of the accounts' revisions, one aggregate of a small table, and loads
-the accounts when it has changed. An account that cannot be loaded, such as one whose credentials
-were encrypted with another key, affects no other account.
+Every process polls the sum of the accounts' revisions, one aggregate of a small table, and the
+revision of the routing rules, and loads what has changed. An account that cannot be loaded, such as
+one whose credentials were encrypted with another key, affects no other account.
 """
 
 import asyncio
@@ -25,6 +25,8 @@ from opentill.gateways.accounts.model import StoredAccount
 from opentill.gateways.calls import initialize_metrics
 from opentill.gateways.model import Gateway
 from opentill.gateways.routing import Gateways
+from opentill.gateways.rules import queries as rule_queries
+from opentill.gateways.rules.model import RuleSet
 
 POLL_S: Final = 2.0
 _RETRY_S: Final = 30.0  # accounts that could not be loaded are tried again after this time
@@ -52,6 +54,7 @@ class AccountFollower:
         self._attempt_ends = tuple(attempt_ends)
         self._grace_s = grace_s
         self._revisions = 0  # the sum of the accounts that were loaded
+        self._rules_revision = 0
         self._retry_at = 0.0
         self._loaded: dict[str, StoredAccount] = {}
         self._closing: dict[asyncio.Task[None], tuple[Gateway, ...]] = {}
@@ -64,9 +67,12 @@ class AccountFollower:
         loop = asyncio.get_running_loop()
         try:
             async with self._db.connection() as tx:
-                revisions = await queries.REVISIONS.get(tx) or 0
+                head = await rule_queries.REVISIONS.one(tx)
+                if head.rules != self._rules_revision:
+                    self._gateways.rules = RuleSet(await rule_queries.LIST.all(tx))
+                    self._rules_revision = head.rules
                 is_retry = bool(self._gateways.unreadable) and loop.time() >= self._retry_at
-                if revisions == self._revisions and not is_retry:
+                if head.accounts == self._revisions and not is_retry:
                     return
                 accounts = await queries.STORED.all(tx)
         except asyncpg.UndefinedTableError:

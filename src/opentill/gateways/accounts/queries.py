@@ -31,8 +31,6 @@ _SHOWN: Final = f"""
 """
 _ALL: Final = f"{_SHOWN}, a.credentials, a.previous_credentials"
 
-# The sum of all revisions, which every change increases. Processes poll it.
-REVISIONS = Value(int, "select coalesce(sum(revision), 0)::bigint from gateway_accounts")
 STORED = Query(StoredAccount, f"select {_ALL} from gateway_accounts a order by a.id")  # noqa: S608 - constants of ours
 LIST = Query(
     GatewayAccount,

@@ -1,0 +1,116 @@
+"""Measure what the choice among many accounts and rules costs the start of a payment."""
+
+import time
+
+from benchmarks.run import BenchDatabase, Run
+from opentill.core.ids import new_id
+from opentill.core.money import EXPONENTS
+from opentill.db.clock import now_ms
+from opentill.gateways import Gateways, Method, PaymentOutcome, PaymentRequest
+from opentill.gateways.account import GatewayAccount
+from opentill.gateways.rules import RoutingRule, RuleSet
+from opentill.gateways.sandbox import SandboxGateway
+from opentill.orders import Payer, PaymentIntent
+from opentill.orders.payments import service
+
+ONE_ACCOUNT = "payments started, one account"
+MANY_ACCOUNTS = "payments started, 50 accounts and 200 rules"
+_TURN = 50  # payments of one kind, before those of the other kind
+
+
+class _InstantGateway(SandboxGateway):
+    """An adapter whose provider responds at once, without a page to which the customer could go."""
+
+    async def pay(self, request: PaymentRequest) -> PaymentOutcome:
+        """Accept the payment."""
+        return PaymentOutcome(status="ACTION_REQUIRED", provider_ref=request.attempt_id)
+
+    def methods(self, currency: str) -> tuple[Method, ...]:
+        """Return the card."""
+        return ("CREDIT_CARD",) if currency in EXPONENTS else ()
+
+
+async def measure(run: Run) -> None:
+    """Start payments, in turns with one account and with many accounts and rules."""
+    turns = 1 if run.options.quick else max(2, round(run.options.seconds * 5))
+    async with run.create_database("bench_routing", 1) as database:
+        for _ in range(run.options.rounds):
+            seconds = {ONE_ACCOUNT: 0.0, MANY_ACCOUNTS: 0.0}
+            kinds = {ONE_ACCOUNT: _create_gateways(1, 0), MANY_ACCOUNTS: _create_gateways(50, 200)}
+            for _ in range(turns):
+                for figure, gateways in kinds.items():
+                    seconds[figure] += await _start_payments(database, gateways)
+            for figure, duration in seconds.items():
+                run.record_figure(figure, turns * _TURN / duration)
+
+
+async def _start_payments(database: BenchDatabase, gateways: Gateways) -> float:
+    """Start payments of one order, one after the other; return the seconds."""
+    merchant = database.seed.merchants[0]
+    intent = PaymentIntent(
+        merchant_id=merchant.merchant_id,
+        order_id=merchant.order_id,
+        payer=Payer(email="ann@example.com", name="Ann", ip="203.0.113.7", locale="en"),
+        method="CREDIT_CARD",
+        merchant_name="Tea",
+    )
+    started = time.perf_counter()
+    for _ in range(_TURN):
+        attempt = await service.submit(
+            database.db, gateways, intent, "https://pay.example", now_ms()
+        )
+        assert attempt is not None
+        assert attempt.status == "ACTION_REQUIRED", attempt.status
+    return time.perf_counter() - started
+
+
+def _create_gateways(account_count: int, rule_count: int) -> Gateways:
+    """Create gateways with accounts that all fit, and rules of which the last one matches."""
+    adapter = _InstantGateway("http://127.0.0.1:1", "s" * 32)
+    gateways = Gateways({}, {}, {}, livemode=False)
+    ids = [new_id("gat") for _ in range(account_count)]
+    for account_id in ids:
+        account = GatewayAccount(
+            id=account_id,
+            gateway="sandbox",
+            label=account_id,
+            merchant_id=None,
+            livemode=False,
+            status="ACTIVE",
+            credential_hints="{}",
+            previous_until=None,
+            methods="",
+            limit_currencies=["USD"],
+            smallest_minor=[1],
+            largest_minor=[10**9],
+            day_minor=[None],
+            day_number=[None],
+            cost_currencies=[],
+            cost_rate_bp=[],
+            cost_fixed_minor=[],
+            priority=100,
+            weight=100,
+            revision=1,
+            created_at=1,
+            updated_at=1,
+        )
+        gateways.put_account(account, adapter, None, None)
+    gateways.rules = RuleSet(
+        RoutingRule(
+            id=new_id("rr"),
+            position=number,
+            methods=["CREDIT_CARD"],
+            currencies=["USD"],
+            smallest_minor=1,
+            largest_minor=10**9,
+            merchant_id=None if number == rule_count else new_id("mer"),
+            device=None,
+            ranking="SUCCESS_RATE" if number == rule_count else "ACCOUNTS",
+            accounts=[] if number == rule_count else ids[:2],
+            exploration_percent=2 if number == rule_count else None,
+            is_only=False,
+            created_at=1,
+        )
+        for number in range(1, rule_count + 1)
+    )
+    return gateways

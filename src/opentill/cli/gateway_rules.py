@@ -1,0 +1,224 @@
+"""``opentill gateways rules list|add|remove|move``: which accounts take which payments."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from opentill.cli import gateway_terms, inputs, output, session
+from opentill.cli.registration import acting, add
+
+if TYPE_CHECKING:
+    from opentill.db.database import Tx
+    from opentill.gateways.rules import Ranking, RoutingRule
+    from opentill.merchants import Actor
+
+_COLUMNS: Final = ("position", "id", "payments", "action", "only")
+_SUMMARY: Final = "Rules for the choice of accounts; the first that matches a payment decides."
+_ORDERS: Final[dict[str, "Ranking"]] = {
+    "priority": "PRIORITY",
+    "weight": "WEIGHT",
+    "cost": "COST",
+    "success-rate": "SUCCESS_RATE",
+}
+_Rule = Annotated[str, typer.Argument(metavar="RULE", help="The rule's id or its position.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group to that of gateways."""
+    group = typer.Typer(help=_SUMMARY, no_args_is_help=True)
+    for name, command in (("list", list_), ("add", add_rule), ("remove", remove), ("move", move)):
+        add(group, name, command, group="gateways rules")
+    app.add_typer(group, name="rules")
+
+
+def list_() -> output.Result:
+    """List the rules in order."""
+    from opentill.gateways import accounts, rules
+
+    async def read(tx: "Tx") -> list[dict[str, Any]]:
+        names = await accounts.list_names(tx)
+        return [_record(rule, names) for rule in await rules.list_rules(tx)]
+
+    return output.Result(session.query(read), _COLUMNS, empty="no rules: priorities decide")
+
+
+@acting(without_reason=inputs.NO_REASON)
+def add_rule(  # noqa: PLR0913 - options of a command
+    *,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Such as ALIPAY. May be repeated; without it, all.")
+    ] = None,
+    currency: Annotated[
+        list[str] | None, typer.Option(help="Such as CNY. May be repeated; without it, all.")
+    ] = None,
+    amount: Annotated[
+        str,
+        typer.Option(
+            metavar="CURRENCY:SMALLEST-LARGEST",
+            help="Amounts in one currency, such as CNY:10.00-500.00, CNY:10.00- or CNY:-500.00.",
+        ),
+    ] = "",
+    merchant: Annotated[str | None, typer.Option(help="Payments of this merchant only.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="phone or desktop: where the customer pays.")
+    ] = None,
+    account: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An account's id or label, or a gateway of OPENTILL_GATEWAYS. May be repeated:"
+            " they are tried in this order, and other accounts after them."
+        ),
+    ] = None,
+    only: Annotated[
+        bool, typer.Option("--only", help="No account but those of --account takes the payment.")
+    ] = False,
+    order_by: Annotated[
+        str | None, typer.Option(help="priority, weight, cost or success-rate, for all accounts.")
+    ] = None,
+    explore: Annotated[
+        int | None,
+        typer.Option(
+            help="Percent of the payments that try an account with a lower success rate: 2 by"
+            " default."
+        ),
+    ] = None,
+    position: Annotated[
+        int | None, typer.Option(help="Where the rule is inserted; without it, at the end.")
+    ] = None,
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Add a rule: conditions, and either --account or --order-by."""
+    from opentill.core.errors import Invalid
+    from opentill.gateways import accounts, rules
+
+    settings = session.settings()
+    if account and order_by:
+        raise Invalid("orderBy", "orderBy must not be used together with account")
+    ranking = _ranking(order_by)
+    conditions = _conditions(method or [], currency or [], amount)
+
+    async def work(tx: "Tx", now: int) -> dict[str, Any]:
+        names = await accounts.list_names(tx)
+        ids = [await _account_id(tx, text, settings.gateways) for text in account or []]
+        new = rules.NewRule(
+            **conditions,
+            merchant_id=merchant or None,
+            device=device,
+            ranking=ranking,
+            accounts=tuple(ids),
+            exploration_percent=_exploration(ranking, explore),
+            is_only=only,
+        )
+        existing = (*settings.gateways, *names)
+        rule = await rules.add(tx, new, position, existing, now, actor=actor)
+        return _record(rule, names)
+
+    return session.transact(work, settings)
+
+
+@acting(without_reason=inputs.NO_REASON)
+def remove(rule: _Rule, *, actor: "Actor") -> dict[str, Any]:
+    """Remove a rule."""
+    from opentill.gateways import accounts, rules
+
+    async def work(tx: "Tx", now: int) -> dict[str, Any]:
+        removed = await rules.remove(tx, (await _find(tx, rule)).id, now, actor=actor)
+        return _record(removed, await accounts.list_names(tx))
+
+    return session.transact(work)
+
+
+@acting(without_reason=inputs.NO_REASON)
+def move(
+    rule: _Rule,
+    position: Annotated[int, typer.Argument(help="Its new position; 1 comes first.")],
+    *,
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Move a rule to another position."""
+    from opentill.gateways import accounts, rules
+
+    async def work(tx: "Tx", now: int) -> dict[str, Any]:
+        moved = await rules.move(tx, (await _find(tx, rule)).id, position, now, actor=actor)
+        return _record(moved, await accounts.list_names(tx))
+
+    return session.transact(work)
+
+
+def _ranking(order_by: str | None) -> "Ranking":
+    from opentill.core.errors import Invalid
+
+    if order_by is None:
+        return "ACCOUNTS"
+    if order_by not in _ORDERS:
+        raise Invalid("orderBy", f"orderBy must be one of {', '.join(_ORDERS)}")
+    return _ORDERS[order_by]
+
+
+def _exploration(ranking: "Ranking", explore: int | None) -> int | None:
+    from opentill.gateways.rules.model import EXPLORATION_PERCENT
+
+    return EXPLORATION_PERCENT if ranking == "SUCCESS_RATE" and explore is None else explore
+
+
+def _conditions(methods: list[str], currencies: list[str], amount: str) -> dict[str, Any]:
+    from opentill.core.errors import Invalid
+
+    codes = [code.strip().upper() for code in currencies]
+    conditions: dict[str, Any] = {"methods": tuple(name.strip().upper() for name in methods)}
+    if amount:
+        try:
+            limit = gateway_terms.parse_limit(amount)
+        except Invalid as problem:
+            reason = str(problem.reason).replace("limit", "amount", 1)
+            raise Invalid("amount", reason) from None
+        if codes and codes != [limit.currency]:
+            raise Invalid("amount", "amount must be in the one currency of the rule")
+        codes = [limit.currency]
+        conditions |= {
+            "smallest_minor": limit.smallest_minor,
+            "largest_minor": limit.largest_minor,
+        }
+    return {**conditions, "currencies": tuple(codes)}
+
+
+async def _account_id(tx: "Tx", text: str, environment: tuple[str, ...]) -> str:
+    """Return the id of an account; that of an environment's account is its gateway."""
+    from opentill.core.errors import Invalid, NotFound
+    from opentill.gateways import accounts
+
+    if text.strip() in environment:
+        return text.strip()
+    try:
+        return (await accounts.find_by_label(tx, text)).id
+    except NotFound:
+        reason = "account must be the id or the label of one, or one of OPENTILL_GATEWAYS"
+        raise Invalid("account", f"{reason}, not {text!r}") from None
+
+
+async def _find(tx: "Tx", text: str) -> "RoutingRule":
+    from opentill.core.errors import Invalid, NotFound
+    from opentill.gateways import rules
+
+    try:
+        return await rules.find(tx, text.strip())
+    except NotFound:
+        reason = "rule must be the id or the position of one: `opentill gateways rules list`"
+        raise Invalid("rule", reason) from None
+
+
+def _record(rule: "RoutingRule", names: dict[str, str]) -> dict[str, Any]:
+    from opentill.gateways import rules
+
+    record = output.plain(rule)
+    only = record.pop("isOnly")
+    del record["smallestMinor"], record["largestMinor"]  # as text in `payments`
+    listed = ", ".join(names.get(account, account) for account in rule.accounts)
+    order = rule.ranking.lower().replace("_", " ")
+    explore = f", explores {rule.exploration_percent} %" if rule.exploration_percent else ""
+    return {
+        **record,
+        "only": only,
+        "payments": rules.condition_text(rule),
+        "action": listed or f"by {order}{explore}",
+    }

@@ -1,0 +1,17 @@
+"""Routing rules: which accounts take which payments, as rows of the database."""
+
+from opentill.gateways.rules.model import NewRule, Ranking, RoutingRule, RuleSet
+from opentill.gateways.rules.service import add, condition_text, find, list_rules, move, remove
+
+__all__ = [
+    "NewRule",
+    "Ranking",
+    "RoutingRule",
+    "RuleSet",
+    "add",
+    "condition_text",
+    "find",
+    "list_rules",
+    "move",
+    "remove",
+]

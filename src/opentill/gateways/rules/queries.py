@@ -1,0 +1,29 @@
+"""All SQL about routing rules."""
+
+from opentill.db.query import Command, Query, Value
+from opentill.gateways.rules.model import RoutingRule, RuleHead
+
+# Every change of an account or a rule increases one of them. Processes poll this.
+REVISIONS = Query(
+    RuleHead,
+    """
+    select (select coalesce(sum(revision), 0)::bigint from gateway_accounts) as accounts,
+        (select revision from routing_rule_head) as rules
+    """,
+)
+# Locks all rules until the end of the transaction.
+TOUCH = Command("update routing_rule_head set revision = revision + 1")
+LIST = Query(RoutingRule, "select * from routing_rules order by position")
+COUNT = Value(int, "select count(*) from routing_rules")
+MAKE_ROOM = Command("update routing_rules set position = position + 1 where position >= :position")
+INSERT = Command(
+    """
+    insert into routing_rules (id, position, methods, currencies, smallest_minor, largest_minor,
+        merchant_id, device, ranking, accounts, exploration_percent, is_only, created_at)
+    values (:id, :position, :methods, :currencies, :smallest_minor, :largest_minor, :merchant_id,
+        :device, :ranking, :accounts, :exploration_percent, :is_only, :now)
+    """,
+)
+DELETE = Command("delete from routing_rules where id = :id")
+CLOSE_GAP = Command("update routing_rules set position = position - 1 where position > :position")
+SET_POSITION = Command("update routing_rules set position = :position where id = :id")
