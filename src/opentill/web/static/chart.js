@@ -111,7 +111,7 @@
               : { ...shared, width: 2, spanGaps: false, points: { show: true, size: 5, fill: paint } };
           }),
           ...lines.map((index) => {
-            const paint = colour(`--chart-${index + 1}`);
+            const paint = color(`--chart-${index + 1}`);
             return { label: "", scale: series[index].unit, stroke: paint, width: 2, dash: [3, 5], points: { show: true, size: 5, fill: paint } };
           }),
         ],
