@@ -40,6 +40,7 @@ def bank(tmp_path: Path) -> Iterator[PayPalShop]:
 def submit(browser: Browser, session_url: str) -> str:
     """Choose PayPal on the payment page, and follow its button; return the attempt's id."""
     browser.open(session_url)
+    assert "PayPal or card" in browser.page.text
     browser.submit(email="ada@example.com", name="Ada", method="CREDIT_CARD", lang="en")
     path = urlsplit(str(browser.page.url)).path
     assert "/continue/" in path, path

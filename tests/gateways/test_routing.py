@@ -8,7 +8,14 @@ import pytest
 from opentill import config
 from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
-from opentill.gateways import Gateways, candidates, load, offered_methods
+from opentill.gateways import (
+    Gateways,
+    PaymentFacts,
+    candidates,
+    find_wallet,
+    load,
+    offered_methods,
+)
 from opentill.gateways.manual import ManualGateway, instructions
 
 SANDBOX_AND_MANUAL = {
@@ -45,6 +52,30 @@ def test_gateways_for_a_payment_are_ordered_by_preference(
     environ: Mapping[str, str], method: str, currency: str, expected: list[str]
 ) -> None:
     assert candidates(load_gateways(environ), method, currency) == expected  # type: ignore[arg-type]
+
+
+PAYPAL = {
+    "OPENTILL_GATEWAY_PAYPAL_CLIENT_ID": "A" * 20,
+    "OPENTILL_GATEWAY_PAYPAL_CLIENT_SECRET": "E" * 20,
+    "OPENTILL_GATEWAY_PAYPAL_WEBHOOK_ID": "0WH",
+}
+
+
+@pytest.mark.parametrize(
+    ("names", "currency", "expected"),
+    [
+        ("paypal", "EUR", "PayPal"),
+        ("paypal,manual", "EUR", "PayPal"),  # a bank transfer is no card
+        ("paypal,sandbox", "EUR", ""),  # the customer may be led to either page
+        ("sandbox", "EUR", ""),
+        ("paypal", "KWD", ""),
+    ],
+)
+def test_a_wallet_is_named_if_every_page_for_cards_takes_it(
+    names: str, currency: str, expected: str
+) -> None:
+    gateways = load_gateways({**PAYPAL, "OPENTILL_GATEWAYS": names})
+    assert find_wallet(gateways, PaymentFacts(method="CREDIT_CARD", currency=currency)) == expected
 
 
 def test_methods_without_a_gateway_are_not_offered() -> None:

@@ -7,6 +7,7 @@ from opentill.gateways.choice import (
     Route,
     candidates,
     find_routes,
+    find_wallet,
     offered_methods,
 )
 from opentill.gateways.model import (
@@ -69,6 +70,7 @@ __all__ = [
     "callback_url",
     "candidates",
     "find_routes",
+    "find_wallet",
     "gateway_of",
     "initialize_metrics",
     "load",

@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from opentill.core.money import Money
-from opentill.gateways.model import Gateway, Method
+from opentill.gateways.model import Gateway, Method, TakesWallet
 from opentill.gateways.routing import Gateways, methods_of
 from opentill.gateways.rules.model import RoutingRule
 
@@ -158,6 +158,17 @@ def offered_methods(
         if _account_misfit(gateways, name, amount, merchant_id) is None:
             methods |= dict.fromkeys(methods_of(gateways, name, currency))
     return tuple(methods)
+
+
+def find_wallet(gateways: Mapping[str, Gateway], payment: PaymentFacts) -> str:
+    """Return the wallet that the page for a payment takes besides cards, "" if it is uncertain.
+
+    It is certain if every account for the payment has the same one.
+    """
+    names = [name for name in gateways if find_misfit(gateways, name, payment) is None]
+    adapters = [gateways[name] for name in names]
+    wallets = {one.wallet if isinstance(one, TakesWallet) else "" for one in adapters}
+    return wallets.pop() if len(wallets) == 1 else ""
 
 
 def candidates(

@@ -340,6 +340,13 @@ class Checks(Protocol):
 
 
 @runtime_checkable
+class TakesWallet(Protocol):
+    """Implemented by adapters whose page for CREDIT_CARD takes a wallet besides cards."""
+
+    wallet: str  # the wallet's name for customers
+
+
+@runtime_checkable
 class Reports(Gateway, Protocol):
     """Implemented by adapters whose provider's settlement report can be fetched."""
 

@@ -87,6 +87,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     livemode: bool = True  # whether the customer pays real money
     stopped: bool = False  # whether the merchant's capability ``charge`` is off
     methods: tuple[Method, ...] = ()
+    wallet: str = ""  # the wallet that the page for cards takes too, "" if there is none
     attempt: Attempt | None = None
     brand: Brand = Brand()
     quantity: int = 1

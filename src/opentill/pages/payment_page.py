@@ -190,6 +190,15 @@ def _payment(view: checkouts.PageView, app: App, zone: ZoneInfo) -> model.Paymen
         methods=tuple(
             method for method in model.METHODS if method in offered and session.accepts(method)
         ),
+        wallet=gateways.find_wallet(
+            app.gateways,
+            gateways.PaymentFacts(
+                method="CREDIT_CARD",
+                currency=currency,
+                amount_minor=order.amount_minor,
+                merchant_id=session.merchant_id,
+            ),
+        ),
         attempt=None
         if last is None
         else model.Attempt(

@@ -54,10 +54,12 @@ _CAPTURES: Final = "/v2/payments/captures"
 class PayPalGateway:
     """The ``Gateway`` of PayPal.
 
-    Implements ``Expires``, ``Checks``, ``Traces``, ``FetchesKeys`` and ``Reports``.
+    Implements ``Expires``, ``Checks``, ``Traces``, ``FetchesKeys``, ``Reports`` and
+    ``TakesWallet``.
     """
 
     name = "paypal"
+    wallet = "PayPal"
     report_delay_ms = report.DELAY_MS
 
     def __init__(
@@ -371,7 +373,9 @@ class PayPalGateway:
             "OPENTILL_GATEWAY_PAYPAL_",
         )
         reply = await self._get(
-            f"/v1/notifications/webhooks/{quote(options.webhook_id, safe='')}", deadline
+            f"/v1/notifications/webhooks/{quote(options.webhook_id, safe='')}",
+            deadline,
+            is_check=True,
         )
         if isinstance(reply, NoReply):
             if reply.refused:
@@ -389,14 +393,16 @@ class PayPalGateway:
         names = {event.name for event in webhook.event_types} if webhook else {"*"}
         if "*" not in names and (missing := [n for n in webhooks.NEEDED_EVENTS if n not in names]):
             return f"the webhook at PayPal lacks events: add {', '.join(missing)}"
-        reply = await self._get(f"{_ORDERS}/{_NO_ORDER}", deadline)
+        reply = await self._get(f"{_ORDERS}/{_NO_ORDER}", deadline, is_check=True)
         if is_missing(reply):
             return None
         reason = reply.reason if isinstance(reply, NoReply) else reply.error.code
         return f"{options.url} responds to a query of an unknown order with {reason}"
 
-    async def _get(self, path: str, deadline: Deadline) -> Reply | NoReply:
-        return await self._transport.send("GET", path, deadline=deadline)
+    async def _get(
+        self, path: str, deadline: Deadline, *, is_check: bool = False
+    ) -> Reply | NoReply:
+        return await self._transport.send("GET", path, deadline=deadline, is_check=is_check)
 
     async def _get_capture(
         self, capture_id: str, deadline: Deadline

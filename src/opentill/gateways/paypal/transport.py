@@ -117,14 +117,15 @@ class Transport:
         *,
         request_id: str = "",
         deadline: Deadline,
+        is_check: bool = False,
     ) -> Reply | NoReply:
-        """Send a request; log a failure without its content.
+        """Send a request; log a failure without its content, unless ``is_check``.
 
         ``request_id`` is the idempotency key (PayPal-Request-Id). A token that PayPal no longer
         accepts is replaced once: a request with it was not processed.
         """
         reply = await self._send(method, path, body, request_id, deadline)
-        if isinstance(reply, NoReply):
+        if isinstance(reply, NoReply) and not is_check:
             _log.warning("PayPal: %s: %s", reply.status, reply.reason)
         return reply
 
