@@ -11,6 +11,7 @@ from dashboard.pages import text_of
 from opentill import merchants, orders
 from opentill.figures import jobs
 from support.api_server import Shop
+from support.pdf_streams import streams_of
 from support.people import Visitor, create_person
 from support.spreadsheets import csv_rows
 
@@ -71,12 +72,24 @@ def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy_
     entries = busy_shop.data("GET", "/v1/balance/transactions?size=100")["items"]
     fields = {"Available": "availableAfter", "Pending": "pendingAfter", "Frozen": "frozenAfter"}
     changed: list[int] = []
-    for row, entry in zip(movements, entries, strict=True):
-        amount, balances = [cell.replace("$", "").replace(",", "") for cell in row[3:]]
-        assert amount == entry["amount"]
+    newest_first = iter(entries)
+    fees = 0
+    for row in movements:
+        entry = next(newest_first)
+        amount, fee, net, balances = [cell.replace("$", "").replace(",", "") for cell in row[3:]]
         pairs = balances.split()
         assert pairs[1::2] == [entry[fields[name]] for name in pairs[::2]]
         changed.append(len(pairs) // 2)
+        if row[1] == "Payment":  # a payment and its fee are one row
+            assert (entry["type"], entry["amount"]) == ("FEE", fee)
+            entry = next(newest_first)
+            fees += 1
+            assert to_minor(net) == to_minor(amount) + to_minor(fee)
+        else:
+            assert (fee, net) == ("–", amount)
+        assert amount == entry["amount"]
+    assert fees == 2
+    assert list(newest_first) == []
     assert set(changed) == {1, 2}  # only the accounts that a movement changed are shown
     assert movements[-1][:3] == [
         "Dec 31, 2026, 5:35 AM",
@@ -109,9 +122,10 @@ def test_the_list_of_movements_and_its_export_have_the_same_filters(busy_shop: S
     ] == ["Payment"] * 2
     payments = export(owner, busy_shop, "balance.csv", type="PAYMENT", **today)
     assert [row["type"] for row in payments] == ["PAYMENT"] * 2
-    assert len(export(owner, busy_shop, "balance.csv", **today)) == len(todays_rows)
+    fees = 2  # each is in the row of its payment
+    assert len(export(owner, busy_shop, "balance.csv", **today)) == len(todays_rows) + fees
     numbers = [int(row["number"]) for row in export(owner, busy_shop, "balance.csv")]
-    assert numbers == list(range(1, len(all_rows) + 1))
+    assert numbers == list(range(1, len(all_rows) + fees + 1))
     empty_list = text_of(read_page(owner, busy_shop, type="CHARGEBACK_RECOVERY"))
     assert "Nothing matches. Change or clear the filters." in empty_list
     wrong_day = text_of(read_page(owner, busy_shop, to="31.12.2026"))
@@ -119,6 +133,19 @@ def test_the_list_of_movements_and_its_export_have_the_same_filters(busy_shop: S
     assert wrong_day.count("Enter a day as 2026-01-31") == 2
     response = owner.get(f"/dashboard/{busy_shop.id}/balance.csv?to=soon")
     assert response.headers["location"] == f"/dashboard/{busy_shop.id}/balance?to=soon"
+
+
+def test_no_payment_is_parted_from_its_fee_by_the_end_of_a_page(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    for _ in range(3):
+        shop.create_paid_order()
+    shop.api_server.run(jobs.count_all(shop.api_server.app.db))
+    monkeypatch.setattr("opentill.portal.lists.SIZE", 3)
+    pages = [movement_cells(read_page(owner, shop, page=str(number))) for number in (1, 2)]
+    rows = [row[1:2] + row[3:6] for page in pages for row in page]
+    assert rows == [["Payment", "$9.99", "-$0.40", "$9.59"]] * 3
 
 
 def to_minor(text: str) -> int:
@@ -226,3 +253,19 @@ def test_the_pages_of_the_balance_are_translated_into_chinese(
         text = text_of(read_page(owner, busy_shop, path, lang=language))
         assert {"zh-Hans": "余额", "zh-Hant": "餘額"}[language] in text
         assert "Payment" not in text
+
+
+def test_a_statement_is_a_pdf_with_the_balances_of_the_page(busy_shop: Shop) -> None:
+    owner = create_person(busy_shop.api_server, busy_shop.id, "owner")
+    path = f"/dashboard/{busy_shop.id}/balance/statement"
+    assert f'href="{path}.pdf?from=2027-01-01&amp;to=2027-01-01"' in owner.get(path).text
+    file = owner.get(f"{path}.pdf", params={"from": "2027-01-01", "to": "2027-01-01"})
+    assert (file.status_code, file.headers["content-type"]) == (200, "application/pdf")
+    assert "statement_2027-01-01_2027-01-01.pdf" in file.headers["content-disposition"]
+    content = b"".join(streams_of(file.content))
+    for text in (b"Statement", b"Opening balance", b"-$2.00", b"Refunds", b"By type of movement"):
+        assert text in content, text
+    wrong = owner.get(f"{path}.pdf?to=soon")
+    assert wrong.headers["location"] == f"{path}?to=soon"
+    stranger = create_person(busy_shop.api_server, busy_shop.api_server.create_shop().id, "owner")
+    assert stranger.get(f"{path}.pdf").status_code == 404

@@ -95,7 +95,7 @@ EXPLAINED: Final = frozenset(
         # these process a run with payouts of many merchants, which tests/payouts/test_runs.py tests
         "payouts.queries  ": "NEXT_DUE_MERCHANTS PUT_IN_FILE SUMS_OF_RUNS IN_RUN TRANSFERS"
         " ADD_TRANSFER IS_IN_RUN ACCOUNT ADD_ACCOUNT REQUEST_ANYWHERE WAITING_OF_RUN RUN_EXCEEDS"
-        " MOVED_BY_RUN ACCOUNT_OF_PAYOUT",
+        " MOVED_BY_RUN ACCOUNTS_OF_PAYOUTS",
         # these run in tests/approvals; all but the search by an id are limited to a merchant
         "approvals.queries": "ANYWHERE WAITING WAITING_OF_SUBJECT INSERT BY_ID DECIDE DECIDED",
         # these read rows of all merchants, which tests/ledger/test_general.py tests

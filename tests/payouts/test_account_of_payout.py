@@ -1,4 +1,4 @@
-"""A payout of a run keeps the account to which it goes, whatever the merchant enters later."""
+"""A payout keeps the account to which it goes, whatever the merchant enters later."""
 
 from opentill import payouts
 from opentill.db.database import Db
@@ -11,7 +11,19 @@ async def test_a_payout_of_a_run_keeps_the_account_to_which_it_goes(db: Db) -> N
     await complete_run(db, new_reference())
     (payout,) = await db.read(lambda tx: payouts.search(tx, shop.id, None))
     await db.run(lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, HOLD_RULE, NOW))
-    account = await db.read(lambda tx: payouts.find_account_of(tx, shop.id, payout.id))
-    assert account is not None
-    assert account.shown == "DE ···· 3000"
-    assert await db.read(lambda tx: payouts.find_account_of(tx, other_shop.id, payout.id)) is None
+    ids = [payout.id]
+    accounts = await db.read(lambda tx: payouts.find_accounts_of(tx, shop.id, ids))
+    assert accounts[payout.id].shown == "DE ···· 3000"
+    assert await db.read(lambda tx: payouts.find_accounts_of(tx, other_shop.id, ids)) == {}
+
+
+async def test_a_payout_outside_a_run_goes_to_the_account_of_its_time(db: Db) -> None:
+    shop = await db.run(create_payee)
+    request = payouts.PayoutRequest(
+        amount_minor=1, reference=new_reference(), reason="by hand", by="ann"
+    )
+    payout = await db.run(lambda tx: payouts.create(tx, shop.id, request, None, NOW))
+    later = NOW + 1
+    await db.run(lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, HOLD_RULE, later))
+    accounts = await db.read(lambda tx: payouts.find_accounts_of(tx, shop.id, [payout.id]))
+    assert accounts[payout.id].shown == "DE ···· 3000"

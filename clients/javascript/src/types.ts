@@ -415,7 +415,7 @@ export interface Order {
   platformFee: string;
   /** What is left of the amount after the fee, in `currency`. */
   netAmount: string;
-  /** The net amount in your settlement currency: what your balance receives. */
+  /** The net amount in your settlement currency, before refunds and disputes. */
   settledAmount: string;
   /** Your settlement currency, which your balance is in. */
   settledCurrency: string;
@@ -477,7 +477,7 @@ export interface OrderDetail {
   platformFee: string;
   /** What is left of the amount after the fee, in `currency`. */
   netAmount: string;
-  /** The net amount in your settlement currency: what your balance receives. */
+  /** The net amount in your settlement currency, before refunds and disputes. */
   settledAmount: string;
   /** Your settlement currency, which your balance is in. */
   settledCurrency: string;
@@ -1046,7 +1046,10 @@ export interface OrderSettledData {
   currency: string;
   /** The amount less the platform fee. */
   net_amount: string;
-  /** The net amount in the currency that it settles in. */
+  /**
+   * The net amount in the currency that it settles in, before refunds, whose part of it does
+   * not become available.
+   */
   settled_amount: string;
   /** The ISO 4217 code of the currency that it settles in. */
   settled_currency: string;

@@ -1,7 +1,5 @@
-"""The balance: its accounts, awaited money, movements and statements."""
+"""The balance: its accounts, awaited money and movements."""
 
-from collections.abc import Sequence
-from datetime import date, timedelta
 from typing import Final
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
@@ -13,18 +11,17 @@ from opentill import figures, ledger
 from opentill.core.money import Money
 from opentill.dashboard import awaited, movements, page_helpers
 from opentill.dashboard.labels import BALANCE
-from opentill.figures.model import local
-from opentill.list_counts import FOREVER
+from opentill.db.database import Tx
 from opentill.merchants import Merchant
 from opentill.portal import downloads, lists, render
 from opentill.portal.labels import ENTRY_TYPE
-from opentill.portal.lists import Days, Pager
+from opentill.portal.lists import Pager
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
-_ACCOUNTS: Final = tuple(BALANCE)  # the merchant's accounts in the order of the pages
+ACCOUNTS: Final = tuple(BALANCE)  # the merchant's accounts in the order of the pages
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -32,22 +29,6 @@ class Account(msgspec.Struct, frozen=True):
 
     name: str
     amount: str
-
-
-class StatementTexts(msgspec.Struct, frozen=True):
-    """A statement in one currency; all amounts and numbers are text.
-
-    ``accounts`` are name, opening, change and closing; ``changes`` are reason and amount;
-    ``types`` are entry type, number of entries, and their sum on each account and in total.
-    """
-
-    currency: str
-    entries: str
-    opening: str
-    closing: str
-    accounts: Sequence[tuple[str, str, str, str]]
-    changes: Sequence[tuple[str, str]] | None
-    types: Sequence[tuple[str, str, list[str]]] | None
 
 
 async def show(request: PageRequest) -> Response:
@@ -64,11 +45,18 @@ async def show(request: PageRequest) -> Response:
     await figures.catch_up(request.app.db, merchant_id)
     coming = await figures.find_coming(request.app.db, merchant_id, zone, request.now)
     with_customers = request.access.may("payments.read")
-    rows = await db.read(
-        lambda tx: movements.rows(
-            tx, localizer, merchant_id, entries, with_customers=with_customers
+
+    async def read_rows(tx: Tx) -> list[movements.Movement]:
+        shown = entries
+        if kind is None:
+            shown = await movements.keep_payments_whole(
+                tx, merchant_id, entries, is_first_page=number == 1
+            )
+        return await movements.rows(
+            tx, localizer, merchant_id, shown, with_customers=with_customers
         )
-    )
+
+    rows = await db.read(read_rows)
     currencies = [
         (
             schedule.balance.currency,
@@ -91,7 +79,7 @@ async def show(request: PageRequest) -> Response:
         currencies=currencies,
         settlement_currency=merchant.settlement_currency,
         zero=localizer.amount(Money(0, merchant.settlement_currency)),
-        accounts=_ACCOUNTS,
+        accounts=ACCOUNTS,
         rows=rows,
         filters=_query(_filters(request)),
         days_only=_query(_filters(request, "from", "to")),
@@ -102,7 +90,7 @@ def _accounts(localizer: Localizer, schedule: figures.Expected) -> list[Account]
     balance = schedule.balance
     return [
         Account(name, localizer.amount(Money(getattr(balance, name), balance.currency)))
-        for name in _ACCOUNTS
+        for name in ACCOUNTS
     ]
 
 
@@ -119,88 +107,6 @@ def _filters(request: PageRequest, *names: str) -> dict[str, str]:
 
 def _query(filters: dict[str, str]) -> str:
     return f"?{urlencode(filters)}" if filters else ""
-
-
-async def statement(request: PageRequest) -> Response:
-    """Show the statement of a range of days, by default of this month until today."""
-    merchant, zone = await _merchant(request)
-    days = _statement_days(request, zone)
-    db = request.app.replica.reading()
-    statements = () if days.errors else await figures.statements(db, merchant.id, days.range)
-    today = local(request.now, zone).date()
-    last_month = today.replace(day=1) - timedelta(days=1)
-    return render.page(
-        request,
-        "statement.html",
-        errors=days.errors,
-        zone=zone,
-        days=days,
-        merchant=merchant,
-        months={N_("This month until today"): _month(today), N_("Last month"): _month(last_month)},
-        accounts=_ACCOUNTS,
-        first=_day(request.localizer, days, days.first),
-        last=_day(request.localizer, days, days.last),
-        statements=[_texts(request.localizer, row) for row in statements],
-        filters=_query({"from": days.first, "to": days.last}),
-    )
-
-
-def _statement_days(request: PageRequest, zone: ZoneInfo) -> Days:
-    """Return the days in the query, by default this month's until today."""
-    today = local(request.now, zone).date()
-    return lists.days(request, zone, (today.replace(day=1), today))
-
-
-def _month(last: date) -> str:
-    """Return the query string for the days from the first of the month until ``last``."""
-    return urlencode({"from": last.replace(day=1).isoformat(), "to": last.isoformat()})
-
-
-def _day(localizer: Localizer, days: Days, text: str) -> str:
-    """Format the first or the last day of the range; "" if the range is open there or invalid."""
-    return "" if days.errors or not text else localizer.day(date.fromisoformat(text))
-
-
-def _texts(localizer: Localizer, row: figures.Statement) -> StatementTexts:
-    def amount(minor: int) -> str:
-        return localizer.amount(Money(minor, row.currency))
-
-    types = None
-    if row.types is not None:
-        types = [
-            (type_.type, localizer.number(type_.entries), list(map(amount, (*sums, sum(sums)))))
-            for type_ in row.types
-            for sums in [[getattr(type_, name) for name in _ACCOUNTS]]
-        ]
-    changes = None
-    if row.changes is not None:
-        changes = [(reason, amount(minor)) for reason, minor in row.changes.items()]
-    return StatementTexts(
-        currency=row.currency,
-        entries=localizer.number(row.entries),
-        opening=amount(row.opening_minor),
-        closing=amount(row.closing_minor),
-        accounts=[
-            (name, amount(opening), amount(closing - opening), amount(closing))
-            for name in _ACCOUNTS
-            for opening, closing in [(row.opening[name], row.closing[name])]
-        ],
-        changes=changes,
-        types=types,
-    )
-
-
-async def statement_file(request: PageRequest) -> Response:
-    """Send the statement of a range of days as CSV: every entry, and sums that add up."""
-    merchant, zone = await _merchant(request)
-    days = _statement_days(request, zone)
-    if days.errors:
-        return page_helpers.redirect(request, "balance", "statement", **_filters(request))
-    since, until = days.range
-    end = None if until == FOREVER else until
-    db = request.app.replica.reading()
-    chunks = ledger.statement_file(db, merchant.id, since or None, end, zone)
-    return await downloads.table(days.filename("statement"), chunks)
 
 
 async def movements_file(request: PageRequest) -> Response:
@@ -222,6 +128,4 @@ pages: Final = (
         "GET", f"{DASHBOARD_PATH}/balance", "balance.read", show, menu=N_("Balance"), group="money"
     ),
     Page("GET", f"{DASHBOARD_PATH}/balance.csv", "balance.read", movements_file),
-    Page("GET", f"{DASHBOARD_PATH}/balance/statement", "balance.read", statement),
-    Page("GET", f"{DASHBOARD_PATH}/balance/statement.csv", "balance.read", statement_file),
 )

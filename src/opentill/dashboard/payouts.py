@@ -48,6 +48,8 @@ async def show(request: PageRequest) -> Response:
         rows = rows[(number - 1) * lists.SIZE :][: lists.SIZE]
     else:
         rows, total = await payouts.page(db, merchant_id, status, number, lists.SIZE, days.range)
+    ids = [row.id for row in rows]
+    accounts = await db.read(lambda tx: payouts.find_accounts_of(tx, merchant_id, ids))
     await figures.catch_up(request.app.db, merchant_id)
     coming = await figures.find_coming(request.app.db, merchant_id, zone, request.now)
     return render.page(
@@ -69,6 +71,7 @@ async def show(request: PageRequest) -> Response:
                 row,
                 localizer.amount(Money(row.amount_minor, row.currency)),
                 localizer.amount(Money(row.fee_minor, row.currency)) if row.fee_minor else "–",
+                accounts[row.id].shown if row.id in accounts else "–",
             )
             for row in rows
         ],
@@ -95,7 +98,7 @@ async def show_one(request: PageRequest) -> Response:
     async with request.app.db.snapshot() as tx:
         merchant = await merchants.find(tx, merchant_id)
         payout = await payouts.find(tx, merchant_id, request.ids["payout"])
-        account = await payouts.find_account_of(tx, merchant_id, payout.id)
+        accounts = await payouts.find_accounts_of(tx, merchant_id, [payout.id])
         contents = (
             await figures.find_payout_contents(tx, merchant_id, payout.id)
             if with_contents
@@ -114,7 +117,7 @@ async def show_one(request: PageRequest) -> Response:
         "payout.html",
         zone=ZoneInfo(merchant.time_zone),
         payout=payout,
-        account=account,
+        account=accounts.get(payout.id),
         amount=amount(payout.amount_minor),
         fee=amount(payout.fee_minor) if payout.fee_minor else "",
         debit=amount(payout.amount_minor + payout.fee_minor),

@@ -32,6 +32,12 @@ ANYWHERE = Query(
     cross join lateral (select * from disputes where merchant_id = m.id and id = :id) d
     """,
 )
+OF_IDS = Query(
+    Dispute,
+    """
+    select * from disputes where merchant_id = :merchant_id and id = any (:ids::text[])
+    """,
+)
 OF_ORDER = Query(
     Dispute,
     """

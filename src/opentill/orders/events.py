@@ -93,7 +93,11 @@ class OrderSettledData(msgspec.Struct, frozen=True, kw_only=True):
     currency: Currency
     net_amount: NetAmount
     settled_amount: Annotated[
-        Amount, Meta(description="The net amount in the currency that it settles in.")
+        Amount,
+        Meta(
+            description="The net amount in the currency that it settles in, before refunds, "
+            "whose part of it does not become available."
+        ),
     ]
     settled_currency: Annotated[
         str, Meta(description="The ISO 4217 code of the currency that it settles in.")

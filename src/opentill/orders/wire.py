@@ -49,7 +49,9 @@ class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
     settled_amount: Annotated[
         DecimalText,
-        Meta(description="The net amount in your settlement currency: what your balance receives."),
+        Meta(
+            description="The net amount in your settlement currency, before refunds and disputes."
+        ),
     ]
     settled_currency: Annotated[
         str, Meta(description="Your settlement currency, which your balance is in.")

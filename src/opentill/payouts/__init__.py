@@ -5,7 +5,7 @@ from opentill.payouts.accounts import change as change_account
 from opentill.payouts.accounts import confirm as confirm_account
 from opentill.payouts.accounts import find as find_account
 from opentill.payouts.accounts import find_held_since as account_held_since
-from opentill.payouts.accounts import find_of_payout as find_account_of
+from opentill.payouts.accounts import find_of_payouts as find_accounts_of
 from opentill.payouts.bankfile import MEDIA_TYPES, file_name
 from opentill.payouts.bankfile import make as make_file
 from opentill.payouts.model import (
@@ -111,7 +111,7 @@ __all__ = [
     "file_name",
     "find",
     "find_account",
-    "find_account_of",
+    "find_accounts_of",
     "find_anywhere",
     "find_many",
     "find_request",

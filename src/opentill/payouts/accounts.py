@@ -6,6 +6,7 @@ money sent away before the merchant notices. A payout that the bank returned als
 back, until the account is changed or staff confirm it.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -38,9 +39,12 @@ async def find(tx: Tx, merchant_id: str) -> StoredAccount | None:
     return await queries.ACCOUNT.first(tx, merchant_id=merchant_id)
 
 
-async def find_of_payout(tx: Tx, merchant_id: str, payout_id: str) -> StoredAccount | None:
-    """Return the account to which a payout goes; None for a payout outside a run."""
-    return await queries.ACCOUNT_OF_PAYOUT.first(tx, merchant_id=merchant_id, payout_id=payout_id)
+async def find_of_payouts(
+    tx: Tx, merchant_id: str, payout_ids: Sequence[str]
+) -> dict[str, StoredAccount]:
+    """Return the accounts to which a merchant's payouts go, by the payouts' ids."""
+    rows = await queries.ACCOUNTS_OF_PAYOUTS.all(tx, merchant_id=merchant_id, ids=list(payout_ids))
+    return {row.payout_id: row for row in rows}
 
 
 def read(secret_key: str, stored: StoredAccount) -> BankAccount:

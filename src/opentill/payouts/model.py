@@ -152,6 +152,12 @@ class StoredAccount(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.country} ···· {self.hint}"
 
 
+class AccountOfPayout(StoredAccount, frozen=True, kw_only=True):
+    """The version of a merchant's bank account to which a payout goes."""
+
+    payout_id: str
+
+
 class RunOfPayout(msgspec.Struct, frozen=True, kw_only=True):
     """The run by which a payout goes to the bank."""
 

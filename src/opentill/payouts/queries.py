@@ -10,6 +10,7 @@ from opentill.list_counts import lists
 from opentill.payouts.model import (
     ACCOUNT_REASON,
     BANK_REFERENCE,
+    AccountOfPayout,
     CountedPayout,
     DuePayout,
     InRun,
@@ -257,13 +258,21 @@ ACCOUNT = Query(
     select * from bank_accounts where merchant_id = :merchant_id order by version desc limit 1
     """,
 )
-# The account to which a payout of a run goes.
-ACCOUNT_OF_PAYOUT = Query(
-    StoredAccount,
+# The accounts to which payouts go: of a run, the version in its file; else the newest version at the
+# time when staff created the payout.
+ACCOUNTS_OF_PAYOUTS = Query(
+    AccountOfPayout,
     """
-    select a.* from payout_transfers t
-    join bank_accounts a on a.merchant_id = t.merchant_id and a.version = t.account_version
-    where t.merchant_id = :merchant_id and t.payout_id = :payout_id
+    select a.*, p.id as payout_id from payouts p
+    left join payout_transfers t on t.merchant_id = p.merchant_id and t.payout_id = p.id
+    cross join lateral (
+        select * from bank_accounts b
+        where b.merchant_id = p.merchant_id
+            and (b.version = t.account_version
+                or (t.account_version is null and b.created_at <= p.created_at))
+        order by b.version desc limit 1
+    ) a
+    where p.merchant_id = :merchant_id and p.id = any (:ids::text[])
     """,
 )
 ADD_ACCOUNT = Query(

@@ -1,4 +1,4 @@
-"""Receipts as PDF, drawn by worker processes: ``python -m opentill.receipts.pdf``.
+"""Receipts and reports as PDF, drawn by worker processes: ``python -m opentill.receipts.pdf``.
 
 Fonts with Chinese are large and would stay in the memory of every server process. A worker reads
 each task as JSON and writes its result; ``pdf_workers`` runs them. A worker of the pages ends after
@@ -24,7 +24,16 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 
 from opentill.receipts.pdf_workers import LENGTH_BYTES, NO_FONT, Limits, PdfCache, PdfWorkers
-from opentill.receipts.sheet import Logo, Party, Sheet, SumLine, is_letter, plain
+from opentill.receipts.sheet import (
+    Logo,
+    Party,
+    Report,
+    Sheet,
+    SumLine,
+    Table,
+    is_letter,
+    plain,
+)
 
 if TYPE_CHECKING:
     from fpdf import FPDF
@@ -53,6 +62,10 @@ _LOGO_PX: Final = (480, 144)  # the same at about 200 pixels per inch
 _LABEL_MM: Final = 42
 _COLUMNS_MM: Final = (82, 20, 34, 34)
 _SUMS_MM: Final = (54, 34)  # the label and the amount of a sum
+_AMOUNT_MM: Final = 30  # the usual width of an amount in a table
+_TABLE_START_MM: Final = 40  # a table with less room begins on the next page
+_WIDE: Final = 4  # a table with more columns has smaller letters
+_TABLE_SIZE, _SMALL_TABLE_SIZE = 9.5, 8
 _OUTLINE_MM: Final = 0.11  # of letters that replace bold ones, which fonts of files lack
 
 
@@ -73,8 +86,8 @@ def find_cached(receipt: str, sheet: Sheet) -> bytes | None:
     return _CACHE.find(receipt, msgspec.json.encode(sheet))
 
 
-async def draw(receipt: str, sheet: Sheet) -> bytes:
-    """Have a worker draw the sheet of a receipt, and cache the PDF.
+async def draw(receipt: str, sheet: Sheet | Report) -> bytes:
+    """Have a worker draw the sheet of a receipt or a report, and cache the PDF.
 
     Raises NoFont, Failed, and Unavailable if there are too many sheets or the worker hangs.
     """
@@ -117,7 +130,7 @@ def close() -> None:
     _MAIL_WORKERS.close()
 
 
-def draw_in_process(sheet: Sheet) -> bytes:
+def draw_in_process(sheet: Sheet | Report) -> bytes:
     """Draw a sheet in this process. Raises NoFont."""
     from fpdf import FPDF
 
@@ -132,7 +145,7 @@ def draw_in_process(sheet: Sheet) -> bytes:
     return bytes(pdf.output())
 
 
-def _font(pdf: "FPDF", sheet: Sheet) -> tuple[str, frozenset[int]]:
+def _font(pdf: "FPDF", sheet: Sheet | Report) -> tuple[str, frozenset[int]]:
     """Return the font's family, and the characters that can be written.
 
     If no single font has all letters, further fonts are added as fallbacks.
@@ -188,7 +201,17 @@ class _Writer:
         self._family = family
         self._available = available
 
-    def write(self, sheet: Sheet) -> None:
+    def write(self, sheet: Sheet | Report) -> None:
+        self._head(sheet)
+        if isinstance(sheet, Report):
+            for table in sheet.tables:
+                self._table(table)
+        else:
+            self._payment(sheet)
+        for note in sheet.notes:
+            self._text(note, 9, color=_SOFT)
+
+    def _head(self, sheet: Sheet | Report) -> None:
         pdf = self._pdf
         pdf.set_fill_color(*sheet.accent)
         pdf.rect(0, 0, pdf.w, _BAND_MM, style="F")
@@ -202,6 +225,9 @@ class _Writer:
         pdf.set_y(max(pdf.get_y(), top + _LOGO_MM[1]) + 4)
         self._facts(sheet.facts)
         pdf.ln(8)
+
+    def _payment(self, sheet: Sheet) -> None:
+        pdf = self._pdf
         self._parties(sheet.parties)
         self._text(sheet.headline, 15, is_bold=True)
         pdf.ln(6)
@@ -214,8 +240,27 @@ class _Writer:
             pdf.ln(3)
             self._facts(sheet.details)
             pdf.ln(12)
-        for note in sheet.notes:
-            self._text(note, 9, color=_SOFT)
+
+    def _table(self, table: Table) -> None:
+        pdf = self._pdf
+        if pdf.will_page_break(_TABLE_START_MM):
+            pdf.add_page()
+        self._text(table.heading, 12, is_bold=True)
+        pdf.ln(3)
+        first = max(_LABEL_MM, pdf.epw - _AMOUNT_MM * (len(table.columns) - 1))
+        widths = [first, *[(pdf.epw - first) / (len(table.columns) - 1)] * (len(table.columns) - 1)]
+        size = _TABLE_SIZE if len(table.columns) <= _WIDE else _SMALL_TABLE_SIZE
+        aligns = ["L", *"R" * (len(table.columns) - 1)]
+        rows = [table.columns, *table.rows]
+        for number, cells in enumerate(rows, -1):
+            color = _SOFT if number < 0 else _INK
+            self._row(
+                [(*cell, color) for cell in zip(cells, widths, aligns, strict=True)],
+                size,
+                is_bold=number in table.totals,
+            )
+            self._rule(_MARGIN_MM)
+        pdf.ln(8)
 
     def _facts(self, facts: Sequence[tuple[str, str]]) -> None:
         width = self._pdf.epw - _LABEL_MM
@@ -300,7 +345,7 @@ class _Writer:
         pdf.line(left, pdf.get_y(), pdf.w - pdf.r_margin, pdf.get_y())
         pdf.ln(2)
 
-    def _shop(self, sheet: Sheet, top: float) -> None:
+    def _shop(self, sheet: Sheet | Report, top: float) -> None:
         """Draw the logo at the right or, without a logo, write the shop's name there."""
         pdf = self._pdf
         right, (width, height) = pdf.w - pdf.r_margin, _LOGO_MM
@@ -385,7 +430,7 @@ def main() -> int:
 def _perform(encoded: bytes) -> tuple[int, bytes, bool]:
     """Return code and result of a task, and whether the worker has read a font for it."""
     try:
-        task = msgspec.json.decode(encoded, type=Sheet | Logo)
+        task = msgspec.json.decode(encoded, type=Sheet | Report | Logo)
         if isinstance(task, Logo):
             return 0, _png(task.content), False
         return 0, draw_in_process(task), not _is_western(set(task.text))

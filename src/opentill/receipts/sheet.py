@@ -79,6 +79,39 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True, tag="sheet"):
         return "".join(map(plain, parts))
 
 
+class Table(msgspec.Struct, frozen=True):
+    """A table of a report: texts in the first column, amounts in the others."""
+
+    heading: str
+    columns: list[str]
+    rows: list[list[str]]
+    totals: list[int] = []  # the numbers of rows that are emphasized
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
+    """The contents of a report for the merchant, such as a statement, from top to bottom."""
+
+    language: str
+    title: str
+    shop: str
+    accent: tuple[int, int, int] = (13, 92, 73)
+    logo: bytes | None = None
+    mark: str = ""
+    facts: list[tuple[str, str]]
+    tables: list[Table]
+    notes: list[str]
+    fonts: list[str]
+
+    @property
+    def text(self) -> str:
+        """All texts of the report without what is left out, joined."""
+        parts = [self.title, self.shop, self.mark, *self.notes]
+        parts += [part for fact in self.facts for part in fact]
+        for table in self.tables:
+            parts += [table.heading, *table.columns, *(cell for row in table.rows for cell in row)]
+        return "".join(map(plain, parts))
+
+
 class Logo(msgspec.Struct, frozen=True, tag="logo"):
     """A logo that is to become a small PNG."""
 
