@@ -548,6 +548,7 @@ class Business:
         api_server.tx(
             lambda tx: disputes.add_note(tx, self.id, dispute.id, "letter", "op", self.now)
         )
+        assert api_server.tx(lambda tx: disputes.find_order_ids(tx, self.id, [dispute.id]))
         api_server.tx(lambda tx: disputes.list_notes(tx, dispute))
         actor = merchants.Actor("op", "letter")
         for content in (b"%PDF-1 one %%EOF", b"%PDF-1 two %%EOF", b"%PDF-1 two %%EOF"):

@@ -258,8 +258,8 @@ ACCOUNT = Query(
     select * from bank_accounts where merchant_id = :merchant_id order by version desc limit 1
     """,
 )
-# The accounts to which payouts go: of a run, the version in its file; else the newest version at the
-# time when staff created the payout.
+# The accounts to which payouts go: of a run, the version in its file; else the newest version when
+# the payout was created.
 ACCOUNTS_OF_PAYOUTS = Query(
     AccountOfPayout,
     """
