@@ -20,7 +20,7 @@ async def test_a_payout_of_a_run_keeps_the_account_to_which_it_goes(db: Db) -> N
 async def test_a_payout_outside_a_run_goes_to_the_account_of_its_time(db: Db) -> None:
     shop = await db.run(create_payee)
     request = payouts.PayoutRequest(
-        amount_minor=1, reference=new_reference(), reason="by hand", by="ann"
+        amount_minor=1, reference=new_reference(), reason="weekly", by="ann"
     )
     payout = await db.run(lambda tx: payouts.create(tx, shop.id, request, None, NOW))
     later = NOW + 1
