@@ -17,7 +17,7 @@ from opentill.disputes.model import (
     UnmatchedOut,
     recovered_at,
 )
-from opentill.disputes.overview import DisputeFilter, list_unforwarded, search_all
+from opentill.disputes.overview import DisputeFilter, find_order_ids, list_unforwarded, search_all
 from opentill.disputes.responses import respond
 from opentill.disputes.service import (
     MOST_COUNTED,
@@ -26,7 +26,6 @@ from opentill.disputes.service import (
     decide,
     find,
     find_anywhere,
-    find_order_ids,
     list_for_order,
     list_notes,
     open_manually,

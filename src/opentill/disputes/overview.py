@@ -1,4 +1,6 @@
-"""Search disputes of all merchants, for staff."""
+"""Searches for disputes: of all merchants for staff, and the orders of many disputes."""
+
+from collections.abc import Sequence
 
 import msgspec
 
@@ -55,3 +57,9 @@ async def _find_last(tx: Tx, dispute_id: str) -> Dispute | None:
         return await find_anywhere(tx, dispute_id) if dispute_id else None
     except NotFound:
         return None
+
+
+async def find_order_ids(tx: Tx, merchant_id: str, dispute_ids: Sequence[str]) -> dict[str, str]:
+    """Return the ids of disputes' orders, by the disputes' ids."""
+    rows = await queries.OF_IDS.all(tx, merchant_id=merchant_id, ids=list(dispute_ids))
+    return {row.id: row.order_id for row in rows}

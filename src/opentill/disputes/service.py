@@ -4,7 +4,6 @@ Opening or ending a dispute locks its order first, so that the two always agree.
 deadlines do not affect the order, and lock at most the dispute.
 """
 
-from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -49,12 +48,6 @@ MOST_COUNTED: Final = 100
 async def find(tx: Tx, merchant_id: str, dispute_id: str) -> Dispute:
     """Return a dispute. Raises NotFound."""
     return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=dispute_id))
-
-
-async def find_order_ids(tx: Tx, merchant_id: str, dispute_ids: Sequence[str]) -> dict[str, str]:
-    """Return the ids of disputes' orders, by the disputes' ids."""
-    rows = await queries.OF_IDS.all(tx, merchant_id=merchant_id, ids=list(dispute_ids))
-    return {row.id: row.order_id for row in rows}
 
 
 async def find_anywhere(tx: Tx, dispute_id: str) -> Dispute:

@@ -258,21 +258,16 @@ ACCOUNT = Query(
     select * from bank_accounts where merchant_id = :merchant_id order by version desc limit 1
     """,
 )
-# The accounts to which payouts go: of a run, the version in its file; else the newest version when
-# the payout was created.
+# The accounts of payouts: of a run, the version in its file; else the newest at the payout's time.
 ACCOUNTS_OF_PAYOUTS = Query(
     AccountOfPayout,
     """
-    select a.*, p.id as payout_id from payouts p
+    select distinct on (p.id) a.*, p.id as payout_id from payouts p
     left join payout_transfers t on t.merchant_id = p.merchant_id and t.payout_id = p.id
-    cross join lateral (
-        select * from bank_accounts b
-        where b.merchant_id = p.merchant_id
-            and (b.version = t.account_version
-                or (t.account_version is null and b.created_at <= p.created_at))
-        order by b.version desc limit 1
-    ) a
+    join bank_accounts a on a.merchant_id = p.merchant_id and (a.version = t.account_version
+        or (t.account_version is null and a.created_at <= p.created_at))
     where p.merchant_id = :merchant_id and p.id = any (:ids::text[])
+    order by p.id, a.version desc
     """,
 )
 ADD_ACCOUNT = Query(
