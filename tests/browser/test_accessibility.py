@@ -3,7 +3,7 @@
 import io
 import re
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -15,12 +15,13 @@ from playwright.async_api import Browser, BrowserContext, Error, Page
 from starlette.applications import Starlette
 
 from browser.layout_checks import layout_problems
-from browser.page_checks import display_problems, each_display
+from browser.page_checks import display_problems, each_display, problems_on_all_displays
 from browser.page_members import invite_member
 from opentill import disputes, mail, merchants, orders, payouts, people, reconciliation, webhooks
 from opentill.app import PORTALS
 from opentill.cli.demo_history import History
 from opentill.core.ids import new_id
+from opentill.core.languages import ENGLISH, Language, offered
 from opentill.db.clock import now_ms
 from opentill.people import Browser as Device
 from opentill.people import queries
@@ -68,6 +69,7 @@ _UNFOLD: Final = """() => {
   }
   return hrefs;
 }"""
+_FEWEST_PAGES: Final = 25  # a walk that visits fewer has lost its links
 _ID: Final = re.compile(r"(?<=/)[a-z]+_[0-9a-z]{20,}")
 # Pages to which no page links: pages for people who are not logged in, parts of forms, and files.
 # Another test visits all of them except the files.
@@ -160,7 +162,10 @@ async def _find_violations(page: Page) -> list[Any]:
 
 
 async def _follow_links(
-    page: Page, starts: list[str], prefixes: tuple[str, ...]
+    page: Page,
+    starts: list[str],
+    prefixes: tuple[str, ...],
+    find_violations: Callable[[Page], Awaitable[list[Any]]] = _find_violations,
 ) -> tuple[set[str], dict[str, list[Any]]]:
     """Follow all links; return the patterns of the pages, and the violations by pattern.
 
@@ -175,9 +180,41 @@ async def _follow_links(
         if not await _open_page(page, href):
             continue
         queue += [link for link in await page.evaluate(_UNFOLD) if link.startswith(prefixes)]
-        if page_violations := await _find_violations(page):
+        if page_violations := await find_violations(page):
             violations[_pattern(href)] = page_violations
     return visited, violations
+
+
+async def _find_violations_in_variants(
+    browser: Browser,
+    login: tuple[str, str],
+    starts: list[str],
+    prefixes: tuple[str, ...],
+    languages: Iterable[Language] = (),
+) -> dict[str, dict[str, list[Any]]]:
+    """Follow all links in ``languages`` and without JavaScript, in all widths and schemes.
+
+    ``login`` has the URL of the server and the token. Returns the violations of the layout by
+    variant and pattern.
+    """
+    violations: dict[str, dict[str, list[Any]]] = {}
+    for language, javascript in ((ENGLISH, False), *((each, True) for each in languages)):
+        context = await browser.new_context(locale=language, java_script_enabled=javascript)
+        await _log_in(context, *login)
+        page = await context.new_page()
+        visited, variant_violations = await _follow_links(
+            page, starts, prefixes, _find_layout_violations
+        )
+        assert len(visited) > _FEWEST_PAGES, language
+        assert await page.evaluate("document.documentElement.lang") == language
+        if variant_violations:
+            violations[f"{language}, JavaScript {javascript}"] = variant_violations
+        await context.close()
+    return violations
+
+
+async def _find_layout_violations(page: Page) -> list[Any]:
+    return [*(await problems_on_all_displays(page)), *(await layout_problems(page))]
 
 
 async def _open_page(page: Page, href: str) -> bool:
@@ -208,6 +245,7 @@ async def _log_in(context: BrowserContext, url: str, token: str) -> None:
 
 
 async def test_every_page_of_the_dashboard_is_linked_and_accessible(
+    browser: Browser,
     context: BrowserContext,
     page_server: Starlette,
     owner: tuple[str, str],
@@ -239,9 +277,16 @@ async def test_every_page_of_the_dashboard_is_linked_and_accessible(
     assert violations == {}
     pages = {pattern for pattern in _all_patterns() if not pattern.startswith("/console")}
     assert pages - _UNLINKED - visited == set()
+    if is_night():
+        others = [language for language in offered("merchant") if language != ENGLISH]
+        variants = await _find_violations_in_variants(
+            browser, (url, token), starts, prefixes, others
+        )
+        assert variants == {}
 
 
 async def test_every_page_of_the_console_is_linked_and_accessible(
+    browser: Browser,
     context: BrowserContext,
     page_server: Starlette,
     owner: tuple[str, str],
@@ -312,6 +357,11 @@ async def test_every_page_of_the_console_is_linked_and_accessible(
     )
     assert heights
     assert max(heights) < 140  # four lines; the names of all columns above each other took seven
+    if is_night():
+        variants = await _find_violations_in_variants(
+            browser, (url, login.token), starts, (f"{url}/console",)
+        )
+        assert variants == {}
 
 
 async def test_pages_without_a_link_are_accessible(
