@@ -4,6 +4,8 @@ import re
 from html import unescape
 from typing import Final
 
+import pytest
+
 from console.console_pages import visible_text
 from opentill import merchants
 from support.api_server import Shop
@@ -12,7 +14,7 @@ from support.people import Visitor, create_person
 INPUT: Final = re.compile(r'<input[^>]* name="(\w+)"[^>]*? value="([^"]*)"')
 TEXTAREA: Final = re.compile(r'<textarea[^>]* name="(\w+)"[^>]*>([^<]*)<')
 SELECTED_OPTION: Final = re.compile(
-    r'<select[^>]* name="(\w+)"(?:(?!</select>).)*?value="(\w+)" selected', re.DOTALL
+    r'<select[^>]* name="(\w+)"(?:(?!</select>).)*?value="(\w*)" selected', re.DOTALL
 )
 _FEE: Final = re.compile(r"(\w+?)(?::(\w*))? ?= ?([^%]*)%(?: ?\+ ?(.*))?")
 
@@ -91,6 +93,7 @@ def test_every_term_is_changed_and_the_reason_is_stored(shop: Shop) -> None:
     }
     form = form_values(admin.get(path).text)
     rows = {name: text for name, text in form.items() if name.startswith("fee_") and text}
+    assert rows.pop("fee_rows") == "4"
     assert rows == {
         "fee_method_0": "ALIPAY", "fee_rate_0": "2",
         "fee_method_1": "CREDIT_CARD", "fee_currency_1": "EUR", "fee_rate_1": "1.4",
@@ -204,3 +207,15 @@ def test_the_second_of_two_concurrent_changes_sees_both_values(shop: Shop) -> No
     assert find_merchant(shop).dispute_fee_minor == 3_000
     auditor = create_person(shop.api_server, None, staff_role="auditor")
     assert "Only an administrator changes terms" in auditor.get(path).text
+
+
+@pytest.mark.parametrize("missing", ["fee_rows", "fee_rate_0", "fee_conditions_1"])
+def test_no_row_of_fees_is_removed_because_the_form_lacks_a_field(shop: Shop, missing: str) -> None:
+    admin, path = create_admin_and_path(shop)
+    form = form_values(admin.get(path).text) | fee_fields("ALIPAY=2%") | {"reason": "agreed"}
+    assert admin.post(path, form).status_code == 303
+    form = form_values(admin.get(path).text) | {"reason": "shorter"}
+    del form[missing]
+    refusal = admin.post(path, form, complete=False)
+    assert (refusal.status_code, missing in refusal.text) == (400, True)
+    assert [str(fee) for fee in merchants.read_fees(find_merchant(shop).fees)] == ["ALIPAY=0.02"]

@@ -31,7 +31,7 @@ CONDITIONAL: Final = frozenset({
 # Pages that send a form again with all of its fields.
 _REPEATS: Final = ("proof_", "login_")
 _TYPES_WITHOUT_VALUE: Final = {"checkbox", "file", "submit", "button", "password"}
-_ROW: Final = re.compile(r"_[0-9]+$")  # ends the name of a field of a row
+_FEE_FIELD: Final = re.compile(r"fee_[a-z]+_\d+")
 _IN_BRACES: Final = re.compile(r"{[^}]+}")
 
 
@@ -90,9 +90,9 @@ def find_form_mistakes(html: str) -> list[str]:
         _, portal, page = matches[0]
         values = {name for name, kind in controls.items() if kind not in _TYPES_WITHOUT_VALUE}
         missing = set(page.fields) - set(controls)
-        # Of rows of fields, only those of the first row are declared.
-        first = {name for name in values if _ROW.sub("_0", name) in page.fields}
-        undeclared = values - first - CONDITIONAL - portal.secret_fields
+        if "fee_rows" in page.fields:  # with the fields of each row
+            values = {name for name in values if not _FEE_FIELD.fullmatch(name)}
+        undeclared = values - set(page.fields) - CONDITIONAL - portal.secret_fields
         if missing or undeclared:
             mistakes.append(f"{page.path}: lacks {missing or 'none'}, new {undeclared or 'none'}")
     return mistakes

@@ -14,19 +14,14 @@ from opentill.merchants import fee_schedule
 from opentill.merchants.fee_schedule import MAX_ROWS, Fee
 from opentill.orders import pricing
 from opentill.portal.labels import AMOUNT_ERROR
+from opentill.web import forms
 from opentill.web.translations import N_
 
 BLANK: Final = 2  # the form shows this many empty rows below the stored ones
-# The fields of the first row, which every form has, so that an incomplete form removes no rows.
-FIRST_ROW: Final = (
-    "fee_method_0",
-    "fee_currency_0",
-    "fee_rate_0",
-    "fee_fixed_0",
-    "fee_conditions_0",
-)
+COUNT: Final = "fee_rows"  # the field with the number of rows in the form
 REMOVE: Final = "NONE"  # the choice in place of a method that removes the row
 _NAMES: Final = ("method", "currency", "rate", "fixed", "conditions")
+_COUNTS: Final = frozenset(map(str, range(MAX_ROWS + 1)))
 _SAMPLE: Final = 100  # the preview shows the fee of a payment of this many units
 
 
@@ -82,16 +77,23 @@ def _scope(method: str, currency: str | None) -> str:
 
 
 def read(form: Mapping[str, str]) -> list[FeeRow]:
-    """Read the rows of a form, in their order, with empty ones."""
-    rows: list[FeeRow] = []
-    while len(rows) < MAX_ROWS:
-        texts = {name: form.get(f"fee_{name}_{len(rows)}") for name in _NAMES}
-        if all(text is None for text in texts.values()):
-            break
-        row = FeeRow(**{name: (text or "").strip() for name, text in texts.items()})
-        row = msgspec.structs.replace(row, currency=row.currency.upper())
-        rows.append(FeeRow() if row.method == REMOVE else row)
-    return rows
+    """Read the rows of a form, in their order, with empty ones.
+
+    Raises IncompleteForm if a field of a row is missing, so that no row is removed by mistake.
+    """
+    number = form.get(COUNT, "")
+    if number not in _COUNTS:
+        reason = f"the form must have the field {COUNT}, a number from 0 to {MAX_ROWS}"
+        raise forms.IncompleteForm(COUNT, reason)
+    return [_read_row(form, index) for index in range(int(number))]
+
+
+def _read_row(form: Mapping[str, str], number: int) -> FeeRow:
+    fields = {name: f"fee_{name}_{number}" for name in _NAMES}
+    forms.require_fields(form, fields.values())
+    row = FeeRow(**{name: form[field].strip() for name, field in fields.items()})
+    row = msgspec.structs.replace(row, currency=row.currency.upper())
+    return FeeRow() if row.method == REMOVE else row
 
 
 def with_blank(rows: Sequence[FeeRow]) -> list[FeeRow]:

@@ -65,7 +65,7 @@ def _page(
     }
     values = {name: (form or {}).get(name, text) for name, text in suggested.items()}
     folded = [field for field in terms.FIELDS if field.name not in _FIRST]
-    rows = fee_rows.read(form or {})
+    rows = fee_rows.read(form) if form else []
     is_open = bool(form and form.get(terms.PREVIEW)) or any(
         name.startswith("fee") or name in {field.name for field in folded} for name in errors or {}
     )
@@ -194,8 +194,7 @@ def _error_texts(problem: Invalid) -> dict[str, str]:
 
 # Who may not invite people has no field for the owner's address.
 _FIELDS: Final = (
-    "name", "currency", "reason", *fee_rows.FIRST_ROW,
-    *(field.name for field in terms.TEXT_FIELDS),
+    "name", "currency", "reason", *(field.name for field in terms.TEXT_FIELDS), fee_rows.COUNT,
 )  # fmt: skip
 _PLACE: Final = f"{PLACE}/new"
 pages: Final = (

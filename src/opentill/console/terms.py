@@ -264,7 +264,7 @@ pages: Final = (
         _PLACE,
         "terms.manage",
         change_terms,
-        fields=(*(field.name for field in TEXT_FIELDS), *fee_rows.FIRST_ROW, "reason", "version"),
+        fields=(*(field.name for field in TEXT_FIELDS), fee_rows.COUNT, "reason", "version"),
         about=proof_facts.of_merchant,
     ),
 )
