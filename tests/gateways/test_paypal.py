@@ -407,6 +407,24 @@ async def test_a_capture_without_a_usable_response_is_done_once(
     assert await hasty_gateway.expire(request.attempt_id, order_id) == after
 
 
+async def test_a_slow_capture_does_not_keep_the_customer_waiting(
+    paypal_shop: PayPalShop, gateway: PayPalGateway
+) -> None:
+    request, order_id = await paypal_shop.start(gateway)
+    paypal_shop.inject_fault("capture", "slow", delay_s=0.3)
+    gateway._patience_s = 0.05
+    outcome = await gateway.find_payment(request.attempt_id, order_id)
+    assert (outcome.status, outcome.provider_ref, outcome.reason) == (
+        "PENDING",
+        order_id,
+        "capturing",
+    )
+    (task,) = gateway._captures
+    await task
+    paid = await gateway.find_payment(request.attempt_id, order_id)
+    assert (paid.status, gateway._captures) == ("SUCCEEDED", set())
+
+
 QUERY_FAULTS: Final = ("timeout_before", "error_500", "reset", "wrong_amount", "other_account")
 
 

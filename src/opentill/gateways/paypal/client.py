@@ -6,6 +6,7 @@ An order that nobody captures takes no money, so closing one needs no request (d
 Our attempt and refund ids are the idempotency keys (PayPal-Request-Id).
 """
 
+import asyncio
 import time
 from collections.abc import Mapping
 from typing import BinaryIO, Final
@@ -40,6 +41,8 @@ from opentill.outgoing.client import Outgoing
 
 # A capture asks a bank, which takes longer than other requests.
 _TIMEOUT_S: Final = 7.0
+# A customer who has come back sees a page after three seconds at the latest.
+_PATIENCE_S: Final = 1.5
 # PayPal cancels an order that was not captured three hours after its approval ("Handle uncaptured
 # payments"), and an order that nobody approved.
 _MOST_AGE_MS: Final = 6 * 3_600_000
@@ -74,6 +77,8 @@ class PayPalGateway:
         self._transport = Transport(options, outgoing)
         self._certificates = certificates
         self._timeout_s = timeout_s
+        self._patience_s = _PATIENCE_S
+        self._captures: set[asyncio.Task[Reply | NoReply]] = set()
 
     def methods(self, currency: str) -> tuple[Method, ...]:
         """Return the payment methods for the currency.
@@ -83,7 +88,10 @@ class PayPalGateway:
         return ("CREDIT_CARD",) if currency in DECIMALS else ()
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; a capture that is under way is queried after the next start."""
+        for task in self._captures:
+            task.cancel()
+        await asyncio.gather(*self._captures, return_exceptions=True)
         await self._transport.close()
         await self._certificates.close()
 
@@ -181,11 +189,27 @@ class PayPalGateway:
     async def _capture(
         self, order: wire.Order, attempt_id: str, deadline: Deadline
     ) -> PaymentOutcome:
-        """Capture an approved order. A repeated capture returns the first one."""
+        """Capture an approved order. A repeated capture returns the first one.
+
+        The customer is waiting, so a capture that takes long continues by itself: the attempt is
+        PENDING, and is soon queried again.
+        """
         path = f"{_ORDERS}/{order.id}/capture"
-        reply = await self._transport.send(
+        sending = self._transport.send(
             "POST", path, {}, request_id=f"{attempt_id}-capture", deadline=deadline
         )
+        task = asyncio.ensure_future(sending)
+        self._captures.add(task)
+        task.add_done_callback(self._captures.discard)
+        done, _ = await asyncio.wait({task}, timeout=self._patience_s)
+        if not done:
+            return PaymentOutcome(status="PENDING", provider_ref=order.id, reason="capturing")
+        return await self._captured(task.result(), order, attempt_id, deadline)
+
+    async def _captured(
+        self, reply: Reply | NoReply, order: wire.Order, attempt_id: str, deadline: Deadline
+    ) -> PaymentOutcome:
+        """Return the outcome of a capture by the response to it."""
         if isinstance(reply, NoReply):
             return PaymentOutcome(status="UNKNOWN", reason=reply.reason)
         if reply.is_success:
