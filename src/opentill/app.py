@@ -49,6 +49,7 @@ from opentill.ledger import api as ledger_api
 from opentill.mail import api as mail_api
 from opentill.orders import api as orders_api
 from opentill.orders import events as order_events
+from opentill.orders.payments import account_health
 from opentill.pages import api as pages_api
 from opentill.pages import errors, refusal
 from opentill.payment_links import api as payment_links_api
@@ -192,6 +193,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
         async with (
             context.running(settings, db, adapters) as app,
             gateway_accounts.following(db, adapters, settings, orders.ATTEMPT_ENDS),
+            account_health.following(db, adapters, app.clock),
         ):
             gateways.initialize_metrics(adapters, orders.ATTEMPT_ENDS)
             app.return_address = epay.return_address

@@ -15,12 +15,14 @@ from opentill.core.money import Money
 from opentill.core.settings import Settings
 from opentill.db.database import Db
 from opentill.gateways import Gateway, Gateways, PaymentOutcome, PaymentRequest, RefundOutcome
+from opentill.gateways.choice import PassedOver, decode_reason
 from opentill.gateways.manual import ManualGateway
 from opentill.orders import Order, PaymentAttempt
 from opentill.orders import jobs as order_jobs
 from opentill.orders.payments import service as payments
 from opentill.outgoing.client import merchant_client
 from opentill.refunds import jobs as refund_jobs
+from support.routing import create_account
 from support.waits import find_waiting_session
 from support.world import (
     DAY,
@@ -388,3 +390,22 @@ async def test_open_payments_survive_changes_of_the_configuration(db: Db) -> Non
     assert [order.status for order, _ in after] == ["PAID", "PAID", "PAID"]
     assert after[2][0].refunded_minor == 900
     assert [len(order_attempts) for _, order_attempts in after] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("status", ["DECLINED", "UNKNOWN", "REFUSED"])
+async def test_only_a_decline_that_pauses_the_account_goes_to_the_next_one(
+    db: Db, status: str
+) -> None:
+    """The provider says that it refuses the account; an unknown outcome is never tried again."""
+    first, second = Provider("first", status), Provider("second")
+    gateways = Gateways({}, {}, {}, livemode=False)
+    for provider, texts in ((first, ["first says"]), (second, [])):
+        account = create_account(provider.name, priority=len(texts) or 2, break_texts=texts)
+        gateways.put_account(account, provider, None, None)  # type: ignore[arg-type]
+    attempt = await pay(db, gateways, await create(db))
+    moves = status == "DECLINED"
+    assert (len(first.attempts), len(second.attempts)) == (1, int(moves))
+    assert attempt.gateway == ("second" if moves else "first")
+    reason = decode_reason(attempt.route)
+    assert reason is not None
+    assert reason.passed == ((PassedOver("first", "BROKEN"),) if moves else ())

@@ -70,6 +70,7 @@ CONTENT: Final[dict[str, dict[str, Any]]] = {
     "invitation": {"by": "Ada", "expires_at": NOW},
     "reset": {"at": NOW},
     "books_violated": {"found": 3},
+    "account_paused": {"account": "EU (stripe)", "reason": "error: x", "at": NOW, "retry_at": NOW},
     "gateway_away": {"gateway": "stripe", "payments": 4, "since": NOW},
     "approval_waiting": {
         "shop": "Harbour Books", "kind": "payout", "amount": USD, "reason": "r", "who": "w",

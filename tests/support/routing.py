@@ -15,7 +15,9 @@ FIELDS: Final[dict[str, Any]] = {
     "credential_hints": "{}", "previous_until": None, "methods": "", "limit_currencies": [],
     "smallest_minor": [], "largest_minor": [], "day_minor": [], "day_number": [],
     "cost_currencies": [], "cost_rate_bp": [], "cost_fixed_minor": [],
-    "priority": 100, "weight": 100, "revision": 1,
+    "priority": 100, "weight": 100,
+    "break_below_percent": None, "break_slower_ms": None, "break_texts": [], "break_minutes": 10,
+    "broken_at": None, "broken_reason": None, "retry_at": None, "revision": 1,
     "created_at": 1, "updated_at": 1,
 }  # fmt: skip
 

@@ -14,6 +14,7 @@ _COLUMNS: Final = ("place", "account", "result", "why")
 _MISFITS: Final = {
     "UNREADABLE": "its credentials cannot be read",
     "PAUSED": "it is paused",
+    "BROKEN": "it has paused itself: {broken}",
     "RETIRED": "it is retired",
     "MODE": "it is for {other} money",
     "MERCHANT": "it belongs to another merchant",
@@ -158,6 +159,7 @@ def _misfit_text(
     return (_EXHAUSTED if misfit is None else _MISFITS[misfit]).format(
         method=payment.method,
         currency=payment.currency,
+        broken="" if account is None else account.broken_reason,
         other="test" if gateways.livemode else "real",
         limits=", ".join(texts),
     )

@@ -29,6 +29,10 @@ _COLUMNS_OF_LISTS: Final = (
     "costCurrencies",
     "costRateBp",
     "costFixedMinor",
+    "breakBelowPercent",
+    "breakSlowerMs",
+    "breakTexts",
+    "breakMinutes",
 )
 _NO_STDIN: Final = "-"
 _Account = Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account's id or its label.")]
@@ -189,6 +193,23 @@ def set_(  # noqa: PLR0913 - options of a command
     weight: Annotated[
         int | None, typer.Option(help="Its share among accounts of equal priority, 1 to 1000.")
     ] = None,
+    break_below: Annotated[
+        int | None,
+        typer.Option(help="Pause it if fewer percent of its last 20 payments succeed; 0: never."),
+    ] = None,
+    break_slower: Annotated[
+        int | None,
+        typer.Option(help="Pause it if its responses take longer, in milliseconds; 0: never."),
+    ] = None,
+    break_text: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Pause it if it reports an error with this text. May be repeated; '' for none."
+        ),
+    ] = None,
+    break_minutes: Annotated[
+        int | None, typer.Option(help="How long it is paused then; 10 unless changed.")
+    ] = None,
     actor: "Actor",
 ) -> dict[str, Any]:
     """Change an account. What is not given stays; CURRENCY:none removes a limit or a cost."""
@@ -205,6 +226,10 @@ def set_(  # noqa: PLR0913 - options of a command
         without_cost=tuple(without_cost),
         priority=priority,
         weight=weight,
+        break_below_percent=break_below,
+        break_slower_ms=break_slower,
+        break_texts=None if break_text is None else tuple(filter(None, break_text)),
+        break_minutes=break_minutes,
     )
 
     async def work(tx: "Tx", now: int) -> "GatewayAccount":
@@ -315,6 +340,7 @@ def _record(account: "GatewayAccount") -> dict[str, Any]:
     record["credentials"] = msgspec.json.decode(account.credential_hints)
     record["limits"] = accounts.limit_texts(account)
     record["dayLimits"] = accounts.day_limit_texts(account)
+    record["breaker"] = accounts.breaker_text(account)
     record["costs"] = accounts.cost_texts(account)
     return record
 

@@ -47,6 +47,8 @@ ACTION: Final[Mapping[str, str]] = {
     "epay resend": N_("Epay notification sent again"),
     "epay rotate": N_("Epay key replaced"),
     "gateways add": N_("Gateway account added"),
+    "gateways break": N_("Gateway account paused itself"),
+    "gateways mend": N_("Gateway account works again"),
     "gateways pause": N_("Gateway account paused"),
     "gateways resume": N_("Gateway account resumed"),
     "gateways retire": N_("Gateway account retired"),

@@ -13,6 +13,7 @@ from opentill import figures
 from opentill.console.zone import ZONE
 from opentill.core import metrics
 from opentill.figures import GatewaySums
+from opentill.gateways import accounts as gateway_accounts
 from opentill.gateways.routing import Gateways
 from opentill.orders import PaymentAttempt
 from opentill.orders import jobs as order_jobs
@@ -43,6 +44,8 @@ class GatewayState(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     is_unreachable: bool
+    broken_reason: str  # why the account has paused itself, "" if it has not
+    retry_at: int | None  # when it is tried again, Unix ms
     # The text of each period, its number of attempts and its success rate.
     periods: list[tuple[str, str, str]]
     # Each operation, its number of calls and their mean duration in ms.
@@ -79,6 +82,7 @@ async def show_gateways(request: PageRequest) -> Response:
         unanswered = {
             row.gateway: row for row in await order_jobs.count_unanswered(tx, now - _RESPONSE_MS)
         }
+        broken = {account.id: account for account in await gateway_accounts.list_broken(tx)}
         refusals = {row.gateway: row for row in await order_jobs.list_last_refused(tx, NEWEST)}
     behind = await figures.count_uncounted_entries(request.app.db)
     return render.page(
@@ -88,6 +92,8 @@ async def show_gateways(request: PageRequest) -> Response:
             GatewayState(
                 name=name,
                 is_unreachable=isinstance(gateways, Gateways) and gateways.is_unreachable(name),
+                broken_reason=broken[name].broken_reason or "" if name in broken else "",
+                retry_at=broken[name].retry_at if name in broken else None,
                 periods=[
                     _period_cells(localizer, N_("Last hour"), name, last_hour),
                     _period_cells(localizer, NC_("gateway figures", "Last day"), name, last_day),

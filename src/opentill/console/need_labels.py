@@ -6,6 +6,7 @@ from opentill.web.translations import N_, NC_
 
 NEED: Final = {
     "books": N_("Findings in the books: {number}"),
+    "broken_accounts": N_("Gateway accounts that paused themselves: {number}"),
     "differences": N_("Differences between reports and books: {number}"),
     "responses": N_("Dispute responses to forward: {number}"),
     "disputes": N_("Disputes near their deadline: {number}"),

@@ -30,6 +30,7 @@ from opentill.core.languages import Language
 from opentill.core.money import Money
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
+from opentill.gateways import accounts as gateway_accounts
 from opentill.orders import OrderCustomer
 from opentill.orders import jobs as order_jobs
 from opentill.people import Permission
@@ -313,6 +314,10 @@ async def _books(tx: Tx, _now: int) -> int:
     return len(await ledger.list_violated(tx, MOST))
 
 
+async def _broken_accounts(tx: Tx, _now: int) -> int:
+    return len(await gateway_accounts.list_broken(tx))
+
+
 async def _applications(tx: Tx, _now: int) -> int:
     return await merchants.count_waiting(tx)
 
@@ -342,6 +347,12 @@ NEEDS: Final = (
         count=_approvals,
         count_limited=_waiting_runs,
         page="/approvals",
+    ),
+    Need(
+        name="broken_accounts",
+        permission="payments.read",
+        count=_broken_accounts,
+        page="/gateways",
     ),
     Need(name="books", permission="balance.read", count=_books, page="/books", limit=MOST),
     Need(

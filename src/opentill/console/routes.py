@@ -24,6 +24,7 @@ _BY_WEIGHT: Final = N_("at random with weight {weight}")  # by a rule, whatever 
 OBSTACLE: Final[Mapping[Obstacle, str]] = {
     "UNREACHABLE": N_("{account} could not be reached"),
     "DAY_LIMIT": N_("{account} has reached its limit of the day"),
+    "BROKEN": N_("{account} refused it with an error that pauses the account"),
 }
 
 

@@ -49,6 +49,13 @@ class GatewayAccount(msgspec.Struct, frozen=True, kw_only=True):
     cost_fixed_minor: list[int]
     priority: int
     weight: int
+    break_below_percent: int | None  # the account is paused if fewer payments succeed
+    break_slower_ms: int | None  # … or if it responds more slowly
+    break_texts: list[str]  # … or if it reports one of these errors
+    break_minutes: int  # … for so long
+    broken_at: int | None  # when it was paused, real time in Unix ms; None: it is not
+    broken_reason: str | None
+    retry_at: int | None  # when it is tried again, real time in Unix ms
     revision: int
     created_at: int
     updated_at: int
@@ -57,6 +64,12 @@ class GatewayAccount(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """The label with the gateway, for pages and reports."""
         return f"{self.label} ({self.gateway})"
+
+    @property
+    def has_breaker(self) -> bool:
+        """Whether the account is paused by itself when it fails."""
+        limits = (self.break_below_percent, self.break_slower_ms)
+        return any(limit is not None for limit in limits) or bool(self.break_texts)
 
     def allows(self, amount: Money) -> bool:
         """Whether an amount is within the account's limits for its currency."""

@@ -42,9 +42,12 @@ Basis = Literal[
 # Why a preferred account did not get the payment:
 #   UNREACHABLE   its provider could not be reached
 #   DAY_LIMIT     it has reached its limit of the day
-Obstacle = Literal["UNREACHABLE", "DAY_LIMIT"]
+#   BROKEN        it refused the payment with an error that pauses it
+Obstacle = Literal["UNREACHABLE", "DAY_LIMIT", "BROKEN"]
 # Why an account does not fit a payment.
-Misfit = Literal["UNREADABLE", "PAUSED", "RETIRED", "MODE", "MERCHANT", "METHOD", "AMOUNT"]
+Misfit = Literal[
+    "UNREADABLE", "BROKEN", "PAUSED", "RETIRED", "MODE", "MERCHANT", "METHOD", "AMOUNT"
+]
 
 
 class PassedOver(msgspec.Struct, frozen=True):
@@ -130,15 +133,20 @@ def _account_misfit(
     account = gateways.accounts.get(name) if isinstance(gateways, Gateways) else None
     if account is None or not isinstance(gateways, Gateways):
         return None
+    misfit: Misfit | None = None
     if account.status != "ACTIVE":
-        return account.status
-    if name in gateways.unreadable:
-        return "UNREADABLE"
-    if account.livemode != gateways.livemode:
-        return "MODE"
-    if account.merchant_id is not None and account.merchant_id != merchant_id:
-        return "MERCHANT"
-    return None if amount is None or account.allows(amount) else "AMOUNT"
+        misfit = account.status
+    elif name in gateways.unreadable:
+        misfit = "UNREADABLE"
+    elif account.retry_at is not None and gateways.is_broken(name):
+        misfit = "BROKEN"
+    elif account.livemode != gateways.livemode:
+        misfit = "MODE"
+    elif account.merchant_id is not None and account.merchant_id != merchant_id:
+        misfit = "MERCHANT"
+    elif amount is not None and not account.allows(amount):
+        misfit = "AMOUNT"
+    return misfit
 
 
 def offered_methods(

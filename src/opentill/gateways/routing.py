@@ -11,11 +11,13 @@ from opentill.core.errors import ConfigurationError
 from opentill.core.money import EXPONENTS, Money
 from opentill.core.payment_methods import parse_methods
 from opentill.gateways.account import GatewayAccount
+from opentill.gateways.breakers import Breakers
 from opentill.gateways.model import Gateway, Method
 from opentill.gateways.rules.model import RuleSet
 from opentill.gateways.success_rates import SuccessRates
 
 _UNREACHABLE_S: Final = 30
+_TRIAL_S: Final = 10  # a broken account gets one payment in this time, after its pause
 _EXHAUSTED_S: Final = 2  # payments that fail are removed from the total of a day at any time
 Methods = Mapping[Method, tuple[str, ...]]  # each method's currencies, () for any currency
 
@@ -53,6 +55,8 @@ class Gateways(dict[str, Gateway]):
         self.accounts: dict[str, GatewayAccount] = {}
         self.rules = RuleSet()
         self.success_rates = SuccessRates()
+        self.breakers = Breakers()
+        self._next_trial: dict[str, float] = {}  # monotonic time in seconds, by broken account
         self.unreadable: dict[str, str] = {}  # why an account could not be loaded, by id
         self._previous: dict[str, tuple[Gateway, int]] = {}
         self._unreachable_until: dict[str, float] = {}  # monotonic time in seconds, by gateway
@@ -114,6 +118,20 @@ class Gateways(dict[str, Gateway]):
     def is_unreachable(self, name: str) -> bool:
         """Whether a gateway was unreachable within the last 30 seconds."""
         return self._unreachable_until.get(name, 0) > time.monotonic()
+
+    def is_broken(self, name: str) -> bool:
+        """Whether an account is paused for its failures, and must not be tried now."""
+        account = self.accounts.get(name)
+        if account is None or account.retry_at is None:
+            return False
+        is_waiting = account.retry_at > time.time() * 1000
+        return is_waiting or self._next_trial.get(name, 0) > time.monotonic()
+
+    def record_trial(self, name: str) -> None:
+        """Record that a payment tries a broken account; the next one may do so in ten seconds."""
+        account = self.accounts.get(name)
+        if account is not None and account.broken_at is not None:
+            self._next_trial[name] = time.monotonic() + _TRIAL_S
 
     def record_exhausted(self, name: str, amount: Money) -> None:
         """Record that an account's limit of the day is too small for an amount.

@@ -29,6 +29,7 @@ from opentill.db.database import Db, Tx
 from opentill.figures.model import day_bounds, local
 from opentill.gateways import accounts as gateway_accounts
 from opentill.mail import approval_reminders, dead_letters, outbox, queries, topics, triggers
+from opentill.mail.alert_model import PausedAccountContent
 from opentill.mail.digest_model import DigestContent, DigestDay, DigestMerchant
 from opentill.mail.model import (
     DAY_MS,
@@ -252,6 +253,14 @@ async def queue_staff_alerts(db: Db, settings: Settings, now: int) -> int:
                 since=outage.since,
             )
             alerts.append(("gateway_away", f"gateway {outage.gateway}", outage_content))
+        for account in await gateway_accounts.list_broken(tx):
+            paused = PausedAccountContent(
+                account=account.name,
+                reason=account.broken_reason or "",
+                at=account.broken_at or now,
+                retry_at=account.retry_at or now,
+            )
+            alerts.append(("account_paused", f"account {account.id}", paused))
         mails: list[NewMail] = []
         for topic, cause, content in alerts:
             mails += await topics.mails_to_staff(tx, topic, f"{cause} {now // DAY_MS}", content)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from opentill.mail.alert_model import PausedAccountContent
 from opentill.mail.model import (
     AccountChangeContent,
     ApprovalContent,
@@ -273,6 +274,27 @@ def outage(content: OutageContent, context: MessageContext) -> Message:
         ],
         action=(_("View gateways"), context.url("/console/gateways")),
         note=_("On the server, {command} lists the payments.", command="opentill orders"),
+    )
+
+
+def paused_account(content: PausedAccountContent, context: MessageContext) -> Message:
+    """Alert staff to a gateway account that has paused itself."""
+    _ = context.gettext
+    return Message(
+        subject=_("Gateway account {account} paused itself", account=content.account),
+        paragraphs=[
+            _(
+                "{account} takes no payments for now, because of its failures. Other accounts take"
+                " them, if there are any. It is tried again after the pause.",
+                account=content.account,
+            )
+        ],
+        facts=[
+            (_("Reason"), content.reason),
+            (_("Paused since"), context.when(content.at)),
+            (_("Tried again after"), context.when(content.retry_at)),
+        ],
+        note="opentill gateways list",
     )
 
 

@@ -17,6 +17,7 @@ from opentill.core import languages
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.mail import (
+    alert_model,
     customer_templates,
     merchant_templates,
     model,
@@ -208,6 +209,12 @@ TOPICS: Final = (
         model.ViolationsContent,
         people_templates.violations,
         staff=("admin", "finance"),
+    ),
+    Topic(
+        "account_paused",
+        alert_model.PausedAccountContent,
+        people_templates.paused_account,
+        staff=("admin", "support"),
     ),
     Topic("gateway_away", model.OutageContent, people_templates.outage, staff=("admin", "support")),
     Topic(

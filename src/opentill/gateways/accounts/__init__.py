@@ -21,13 +21,16 @@ from opentill.gateways.accounts.service import (
     find_by_label,
     find_stored,
     list_accounts,
+    list_broken,
     list_names,
     list_stored,
+    mend,
+    pause_broken,
     rotate,
     set_status,
     with_self_reporting,
 )
-from opentill.gateways.accounts.terms import cost_texts, day_limit_texts, limit_texts
+from opentill.gateways.accounts.terms import breaker_text, cost_texts, day_limit_texts, limit_texts
 
 __all__ = [
     "OVERLAP_MS",
@@ -37,6 +40,7 @@ __all__ = [
     "DayLimit",
     "NewAccount",
     "add",
+    "breaker_text",
     "build",
     "build_rotated",
     "build_stored",
@@ -51,8 +55,11 @@ __all__ = [
     "following",
     "limit_texts",
     "list_accounts",
+    "list_broken",
     "list_names",
     "list_stored",
+    "mend",
+    "pause_broken",
     "rotate",
     "set_status",
     "with_self_reporting",

@@ -108,4 +108,8 @@ class AccountChanges(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[AmountLimit, ...] = ()
     day_limits: tuple[DayLimit, ...] = ()
     costs: tuple[Cost, ...] = ()
+    break_below_percent: int | None = None  # 0 removes it
+    break_slower_ms: int | None = None  # 0 removes it
+    break_texts: tuple[str, ...] | None = None
+    break_minutes: int | None = None
     without_cost: tuple[str, ...] = ()  # currencies whose cost is removed

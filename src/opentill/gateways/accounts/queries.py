@@ -26,7 +26,9 @@ _LIMITS: Final = """
 """
 _SHOWN: Final = f"""
     a.id, a.gateway, a.label, a.merchant_id, a.livemode, a.status, a.credential_hints,
-    a.previous_until, a.methods, a.priority, a.weight, a.revision, a.created_at, a.updated_at,
+    a.previous_until, a.methods, a.priority, a.weight, a.break_below_percent, a.break_slower_ms,
+    a.break_texts, a.break_minutes, a.broken_at, a.broken_reason, a.retry_at, a.revision,
+    a.created_at, a.updated_at,
     {_LIMITS}
 """
 _ALL: Final = f"{_SHOWN}, a.credentials, a.previous_credentials"
@@ -80,6 +82,8 @@ UPDATE = Command(
     """
     update gateway_accounts
     set label = :label, methods = :methods, priority = :priority, weight = :weight,
+        break_below_percent = :break_below_percent, break_slower_ms = :break_slower_ms,
+        break_texts = :break_texts, break_minutes = :break_minutes,
         revision = revision + 1, updated_at = greatest(updated_at, :now)
     where id = :id and revision = :revision
     """,
@@ -90,6 +94,22 @@ SET_STATUS = Command(
     update gateway_accounts
     set status = :status, revision = revision + 1, updated_at = greatest(updated_at, :now)
     where id = :id and status = any(:allowed)
+    """,
+)
+# Pauses an account for its failures, unless it is paused already.
+BREAK = Command(
+    """
+    update gateway_accounts
+    set broken_at = :now, broken_reason = :reason,
+        retry_at = :now + break_minutes::bigint * 60000, revision = revision + 1
+    where id = :id and status = 'ACTIVE' and coalesce(retry_at, 0) <= :now
+    """,
+)
+MEND = Command(
+    """
+    update gateway_accounts
+    set broken_at = null, broken_reason = null, retry_at = null, revision = revision + 1
+    where id = :id and broken_at is not null
     """,
 )
 ROTATE = Command(

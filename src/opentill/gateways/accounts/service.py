@@ -5,6 +5,7 @@ transaction.
 """
 
 import re
+import time
 from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
@@ -41,6 +42,8 @@ OVERLAP_MS: Final = 86_400_000  # how long old credentials verify callbacks afte
 MAX_OVERLAP_MS: Final = 30 * OVERLAP_MS
 _SHOWN_END: Final = 4  # this many last characters of a long secret are shown
 _LONG: Final = 16
+_ITSELF: Final = "opentill"  # the actor if an account is paused for its failures
+_LONGEST_REASON: Final = 200
 _PEM: Final = "-----BEGIN "  # only credentials in this form may have several lines
 _VARIABLE: Final = re.compile(r"OPENTILL_GATEWAY_[A-Z0-9]+_([A-Z_]+)")
 # The statuses that each status may follow; RETIRED is for ever.
@@ -236,6 +239,12 @@ async def change(
         methods=methods,
         priority=stored.priority if changes.priority is None else changes.priority,
         weight=stored.weight if changes.weight is None else changes.weight,
+        break_below_percent=_changed_limit(changes.break_below_percent, stored.break_below_percent),
+        break_slower_ms=_changed_limit(changes.break_slower_ms, stored.break_slower_ms),
+        break_texts=[text.strip() for text in changes.break_texts]
+        if changes.break_texts is not None
+        else stored.break_texts,
+        break_minutes=changes.break_minutes or stored.break_minutes,
         now=now,
     )
     if not updated:  # another change was faster
@@ -253,6 +262,39 @@ async def change(
     ]
     await _record(tx, actor, account, "gateways set", now, "; ".join(changed))
     return account
+
+
+def _changed_limit(change: int | None, stored: int | None) -> int | None:
+    return stored if change is None else change or None
+
+
+async def pause_broken(tx: Tx, account_id: str, reason: str, now: int) -> bool:
+    """Pause an account because of its failures; False if it is paused already.
+
+    The pause is measured in real time, whatever the business time ``now`` is.
+    """
+    real_now = time.time_ns() // 1_000_000
+    text = reason[:_LONGEST_REASON]
+    if not await queries.BREAK.run(tx, id=account_id, reason=text, now=real_now):
+        return False
+    account = await find(tx, account_id)
+    await _record(tx, Actor(_ITSELF, text), account, "gateways break", now)
+    return True
+
+
+async def mend(tx: Tx, account_id: str, now: int) -> bool:
+    """Let an account that was paused for its failures take payments again."""
+    if not await queries.MEND.run(tx, id=account_id):
+        return False
+    account = await find(tx, account_id)
+    await _record(tx, Actor(_ITSELF, "a payment succeeded"), account, "gateways mend", now)
+    return True
+
+
+async def list_broken(tx: Tx) -> list[GatewayAccount]:
+    """Return the accounts that are paused for their failures."""
+    listed = await list_accounts(tx)
+    return [each for each in listed if each.broken_at is not None and each.status == "ACTIVE"]
 
 
 async def find_stored(tx: Tx, account_id: str) -> StoredAccount:
@@ -323,6 +365,8 @@ async def set_status(
     changed = await queries.SET_STATUS.run(
         tx, id=account_id, status=status, allowed=allowed, now=now
     )
+    if status == "ACTIVE":  # also if the account paused itself
+        changed += await queries.MEND.run(tx, id=account_id)
     account = await find(tx, account_id)
     if changed:
         await _record(tx, actor, account, _ACTIONS[status], now)

@@ -21,6 +21,8 @@ from opentill.gateways.accounts.model import (
 )
 
 _MOST_NUMBER: Final = 1_000_000_000  # of payments of a day
+_SHORTEST_MS: Final = 100
+_MOST_TEXTS: Final = 20
 _ALL_BP: Final = 10_000  # 100 % in basis points
 
 
@@ -40,6 +42,8 @@ def check_terms(terms: NewAccount | AccountChanges) -> None:
     _check_currencies("dayLimit", [limit.currency for limit in terms.day_limits])
     for day_limit in terms.day_limits:
         _check_day_limit(day_limit)
+    if isinstance(terms, AccountChanges):
+        _check_breaker(terms)
     _check_currencies("cost", [cost.currency for cost in terms.costs])
     if not all(map(_is_possible_cost, terms.costs)):
         raise Invalid("cost", "cost must be 0 % to 100 % and an amount of 0 or more")
@@ -60,6 +64,22 @@ def _check_day_limit(limit: DayLimit) -> None:
             raise Invalid("dayLimit", "dayLimit must be above 0")
     if (limit.day_number or 0) > _MOST_NUMBER:
         raise Invalid("dayLimit", f"dayLimit must be at most {_MOST_NUMBER} payments")
+
+
+def _check_breaker(changes: AccountChanges) -> None:
+    for field, value, smallest, largest in (
+        ("breakBelow", changes.break_below_percent, 0, 99),
+        ("breakSlower", changes.break_slower_ms, 0, 60_000),
+        ("breakMinutes", changes.break_minutes, 1, 1440),
+    ):
+        if value is not None and not smallest <= value <= largest:
+            raise Invalid(field, f"{field} must be a whole number from {smallest} to {largest}")
+    if changes.break_slower_ms and changes.break_slower_ms < _SHORTEST_MS:
+        raise Invalid("breakSlower", f"breakSlower must be 0 or at least {_SHORTEST_MS} ms")
+    texts = changes.break_texts or ()
+    if len(texts) > _MOST_TEXTS or not all(0 < len(text.strip()) <= MAX_LABEL for text in texts):
+        reason = f"breakText must be 1 to {MAX_LABEL} characters, at most {_MOST_TEXTS} times"
+        raise Invalid("breakText", reason)
 
 
 def _is_possible_cost(cost: Cost) -> bool:
@@ -123,6 +143,7 @@ def terms_of(account: GatewayAccount) -> dict[str, str]:
         "weight": str(account.weight),
         "limits": ", ".join(limit_texts(account)) or "none",
         "day limits": ", ".join(day_limit_texts(account)) or "none",
+        "pauses itself": breaker_text(account) or "never",
         "costs": ", ".join(cost_texts(account)) or "none",
     }
 
@@ -153,6 +174,18 @@ def cost_texts(account: GatewayAccount) -> list[str]:
         f"+{_amount(cost.fixed_minor, cost)}"
         for cost in costs_of(account)
     ]
+
+
+def breaker_text(account: GatewayAccount) -> str:
+    """Return when an account pauses itself; "" if it never does."""
+    below, slower = account.break_below_percent, account.break_slower_ms
+    parts = [
+        "" if below is None else f"below {below} % success",
+        "" if slower is None else f"slower than {slower} ms",
+        *(f"after {text!r}" for text in account.break_texts),
+    ]
+    conditions = ", ".join(part for part in parts if part)
+    return conditions and f"{conditions}: for {account.break_minutes} minutes"
 
 
 def _amount(minor: int | None, row: LimitRow | Cost) -> str:

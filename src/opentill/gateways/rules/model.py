@@ -69,6 +69,11 @@ class RuleSet:
         self._rules = tuple(rules)
         self._by_kind: dict[tuple[Method, str], tuple[RoutingRule, ...]] = {}
 
+    @property
+    def needs_success_rates(self) -> bool:
+        """Whether a rule orders by success rate."""
+        return any(rule.ranking == "SUCCESS_RATE" for rule in self._rules)
+
     def __len__(self) -> int:
         """Return the number of rules."""
         return len(self._rules)

@@ -2,6 +2,7 @@
 
 from opentill.db.jobs import DueGateway
 from opentill.db.query import Command, Query, Value
+from opentill.gateways.success_rates import EndedAttempt
 from opentill.orders.model import Order, PaymentAttempt
 from opentill.orders.payments.model import (
     DayTotal,
@@ -258,6 +259,19 @@ COUNT_AGAIN = Command(
     set payments = t.payments + s.payments, sum_minor = t.sum_minor + s.sum_minor
     from sums s
     where t.account_id = s.gateway and t.currency = s.currency and t.day = s.limit_day
+    """,
+)
+# The newest attempts through accounts in the database that were paid or failed. Those that failed
+# long after they began were not refused: their customers left.
+ENDED_ATTEMPTS = Query(
+    EndedAttempt,
+    """
+    select id, gateway, method, status, reason, created_at, updated_at from payment_attempts
+    where status in ('SUCCEEDED', 'DECLINED', 'REFUSED')
+        and (gateway like 'ga\\_%' or gateway like 'gat\\_%')
+        and updated_at > :after::bigint
+        and (status = 'SUCCEEDED' or updated_at - created_at < 900000)
+    order by updated_at desc limit :limit
     """,
 )
 DAY_TOTALS = Query(

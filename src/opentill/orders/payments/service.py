@@ -24,6 +24,7 @@ from opentill.gateways import (
     find_routes,
     observe_call,
 )
+from opentill.gateways.choice import Obstacle
 from opentill.gateways.model import (
     Expires,
     Gateway,
@@ -38,6 +39,7 @@ from opentill.orders.model import (
     PaymentAttempt,
 )
 from opentill.orders.payments import day_limits, queries
+from opentill.orders.payments.account_health import judge_call
 from opentill.orders.payments.intents import Chosen, after_intent, start_unlocked
 from opentill.orders.payments.model import PaymentIntent
 from opentill.orders.payments.outcomes import FIRST_CHECK_MS, accept, apply_to_attempt
@@ -91,11 +93,11 @@ async def submit(
     """Start to pay an order, and return its attempt; None if the order can no longer be paid.
 
     Idempotent: an attempt that is on its way to the gateway, or waits there for its customer, is
-    returned. If a gateway was surely not reached, the next gateway that takes the method is tried,
-    in an attempt of its own; after an unknown outcome no other gateway is tried. An attempt that
-    took too long to be stored is not sent: the request could arrive after the worker has queried
-    the gateway, which did not know the payment then. ``seen`` is the order as the caller has just
-    read it. Raises Invalid on ``method`` if no gateway takes it.
+    returned. If a gateway was surely not reached, or its account refuses payments, the next one
+    that takes the method is tried, in an attempt of its own; after an unknown outcome none is.
+    An attempt that took too long to be stored is not sent: the request could arrive after the
+    worker has queried the gateway, which did not know the payment then. ``seen`` is the order as
+    the caller has just read it. Raises Invalid on ``method`` if no gateway takes it.
     """
     started_ns = time.monotonic_ns()
     order, attempt, is_new = await _start(db, gateways, intent, seen, now)
@@ -109,12 +111,17 @@ async def submit(
         report_to = callback_url(public_url, gateways, attempt.gateway)
         request = _request(order, attempt, intent, public_url, report_to)
         paying = gateways[attempt.gateway].pay(request)
+        called_ns = time.monotonic_ns()
         outcome = await observe_call(attempt.gateway, "pay", paying)
+        call_ms = (time.monotonic_ns() - called_ns) // 1_000_000
         if isinstance(gateways, Gateways):
             gateways.record_reachability(attempt.gateway, reached=outcome.status != "UNREACHABLE")
+        has_failed = await judge_call(db, gateways, attempt.gateway, outcome, call_ms, now)
+        is_refused = has_failed and outcome.status == "DECLINED"  # the account, not the customer
         waited_ms = (time.monotonic_ns() - started_ns) // 1_000_000
         tried = (*tried, attempt.gateway)
-        if outcome.status != "UNREACHABLE" or waited_ms > _MAX_FAILOVER_MS:
+        may_move = outcome.status == "UNREACHABLE" or is_refused
+        if not may_move or waited_ms > _MAX_FAILOVER_MS:
             return await _apply(db, attempt, outcome, now, sent_order)
         sent_order = None
         try_next = partial(
@@ -155,6 +162,8 @@ async def _start(
         if not routes:
             raise Invalid("method", _EXHAUSTED if exhausted else _NOT_OFFERED)
         name, reason = routes[0]
+        if isinstance(gateways, Gateways):
+            gateways.record_trial(name)
         limit_day = day_limits.find_day(gateways, name, order, now)
         starting = partial(
             start_unlocked,
@@ -240,7 +249,9 @@ async def _try_next_gateway(
     order = await service.lock(tx, intent.merchant_id, intent.order_id)
     last = await service.last_attempt(tx, order.merchant_id, order.id)
     is_overtaken = last is None or last.id != ended.id or order.status != "PENDING"
-    passed = [PassedOver(name, "UNREACHABLE") for name in tried]
+    passed = [PassedOver(name, "UNREACHABLE") for name in tried[:-1]]
+    why: Obstacle = "UNREACHABLE" if outcome.status == "UNREACHABLE" else "BROKEN"
+    passed.append(PassedOver(tried[-1], why))
     others = _find_routes(gateways, intent, order, passed)
     if ended.status != "DECLINED" or is_overtaken or len(tried) >= _MOST_GATEWAYS:
         return ended, False
