@@ -1,6 +1,7 @@
 """The page of a merchant: profile, balances, terms with their versions, agreement and members."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +14,7 @@ from opentill.console.merchant_labels import TERM, TERM_VALUE
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
-from opentill.figures.model import QUARTER_MS, quarter
+from opentill.figures.model import day_bounds, local
 from opentill.ledger import TrialBalance
 from opentill.merchants import Merchant, Terms, TermsVersion
 from opentill.orders import Order, OrdersQuery
@@ -42,7 +43,7 @@ _DASHBOARD_PAGES: Final[tuple[tuple[str, str, Permission], ...]] = (
     (N_("Settings"), "/settings", "settings.read"),
     (N_("Team"), "/team", "team.read"),
 )
-_DAYS_MS: Final = 30 * 86_400_000  # the range of the merchant's volume
+_DAYS: Final = 30  # the range of the merchant's volume, today included
 # Terms that the page omits without a value, and the term whose value decides.
 _OPTIONAL_TERMS: Final = {
     "reserve_rate": "reserve_rate",
@@ -64,6 +65,8 @@ class VersionChanges(msgspec.Struct, frozen=True):
 async def show_merchant(request: PageRequest) -> Response:
     """Show a merchant. Raises NotFound."""
     merchant_id, localizer, now = request.merchant_id, request.localizer, request.now
+    first_day = local(now, ZONE).date() - timedelta(days=_DAYS - 1)
+    since = day_bounds(first_day, ZONE).since
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
         balances = await ledger.trial_balance(tx, merchant_id)
@@ -71,9 +74,7 @@ async def show_merchant(request: PageRequest) -> Response:
         acceptances = await agreement.acceptances(tx, merchant_id)
         members = await people.members(tx, merchant_id)
         invited = await people.invitations(tx, merchant_id, now)
-        volumes = await figures.sum_range(
-            tx, merchant_id, quarter(max(0, now - _DAYS_MS)), quarter(now) + QUARTER_MS
-        )
+        volumes = await figures.sum_range(tx, merchant_id, since, now + 1)
         account = await payouts.find_account(tx, merchant_id)
         held_since = await payouts.account_held_since(tx, merchant_id)
         newest_payouts = await payouts.list_newest(tx, merchant_id, _NEWEST, 0)

@@ -218,6 +218,7 @@ async def _find_merchants(tx: Tx, request: PageRequest, text: str) -> Group:
                 title=merchant.name,
                 details=[merchant.id],
                 status=MERCHANT_STATUS[merchant.status],
+                kind=f"status-{merchant.status.lower()}",
                 at=merchant.created_at,
             )
             for merchant in page
