@@ -188,7 +188,7 @@ async def invite_staff(month: Month) -> None:
         await ada.open_page("/console/people")
         email = f"{name}@example.com"
         await ada.submit_form('form[action$="/people/invite"]', email=email, role=role)
-        link_shown = await ada.page.locator(".box.good code").inner_text()
+        link_shown = await ada.page.locator(".box.good input").input_value()
         month.staff[name] = await BrowserUser.accept_invitation(
             month.browser, month.url, email, link_shown
         )
@@ -238,7 +238,11 @@ async def set_up_merchants(month: Month) -> None:
     tea = month["Kyoto Tea"]
     await ada.open_page(f"/console/merchants/{tea.id}/terms")
     await ada.submit_form(
-        'form[action$="/terms"]', reserve_rate="10", reserve_days="10", reason="new"
+        'form[action$="/terms"]',
+        "button:text('Save the new terms')",
+        reserve_rate="10",
+        reserve_days="10",
+        reason="new",
     )
     await ada.open_page(f"/console/merchants/{tea.id}")
     assert "Rolling reserve: 0 % → 10 %" in await ada.main_text(), await ada.main_text()
