@@ -17,8 +17,11 @@ from opentill.mail.model import (
     TestContent,
     ViolationsContent,
 )
+from opentill.web import user_agents
 from opentill.web.translations import N_
 
+_JOINED: Final = "joined"
+_INVITED_BY: Final = "invited by "  # with which the audit log begins the reason of _JOINED
 ACCOUNT_CHANGE: Final = {
     "authenticator_on": N_("An authenticator was added"),
     "authenticator_off": N_("The authenticator was removed"),
@@ -41,6 +44,15 @@ ACCOUNT_CHANGE: Final = {
 def account_change(content: AccountChangeContent, context: MessageContext) -> Message:
     """Report a change of an account to its person."""
     _ = context.gettext
+    if content.change == _JOINED:
+        return Message(
+            subject=_("Welcome to OpenTill"),
+            paragraphs=[
+                _("Your account is ready. Log in with {email}.", email=content.email),
+                _("If you did not accept an invitation, contact the operator of this service."),
+            ],
+            action=(_("Log in"), context.url("/login")),
+        )
     change = _(ACCOUNT_CHANGE[content.change])
     return Message(
         subject=change,
@@ -59,6 +71,19 @@ def account_change(content: AccountChangeContent, context: MessageContext) -> Me
 def account_change_staff(content: AccountChangeContent, context: MessageContext) -> Message:
     """Report a change of a staff account to other administrators."""
     _ = context.gettext
+    if content.change == _JOINED:
+        return Message(
+            subject=_("{email} accepted an invitation", email=content.email),
+            paragraphs=[
+                _("{email} can now log in to the console.", email=content.email),
+                _("If this was not expected, end the person’s logins and ask them about it."),
+            ],
+            facts=[
+                (_("Invited by"), content.reason.removeprefix(_INVITED_BY)),
+                (_("Date"), context.when(content.at)),
+            ],
+            action=(_("View staff"), context.url("/console/people")),
+        )
     change = _(ACCOUNT_CHANGE[content.change])
     return Message(
         subject=_("{change}: {email}", change=change, email=content.email),
@@ -77,9 +102,10 @@ def account_change_staff(content: AccountChangeContent, context: MessageContext)
 
 def _facts_of_change(content: AccountChangeContent, context: MessageContext) -> list[Fact]:
     _ = context.gettext
+    is_own = content.who.startswith(f"{content.email} ")  # the reason then only names a page
     return [
         (_("Changed by"), content.who),
-        (_("Reason"), content.reason),
+        *([] if is_own else [(_("Reason"), content.reason)]),
         (_("Date"), context.when(content.at)),
     ]
 
@@ -110,7 +136,7 @@ def login(content: LoginContent, context: MessageContext) -> Message:
     _ = context.gettext
     facts = [
         (_("Date"), context.when(content.at)),
-        (_("Device"), content.device or "–"),
+        (_("Device"), user_agents.describe(content.device) or "–"),
         (_("IP address"), content.address),
     ]
     if content.pending:
@@ -302,7 +328,9 @@ def approval(content: ApprovalContent, context: MessageContext) -> Message:
     """Remind staff of a request that waits for a second person."""
     _, amount = context.gettext, context.amount(content.amount)
     return Message(
-        subject=_(
+        subject=_("Payout run of {amount}: download its bank file", amount=amount)
+        if content.run_id
+        else _(
             "{kind} of {amount} needs approval",
             kind=_(MOVEMENT_KIND[content.kind]),
             amount=amount,
@@ -319,7 +347,6 @@ def approval(content: ApprovalContent, context: MessageContext) -> Message:
             )
         ],
         facts=[
-            (_("Request type"), _(MOVEMENT_KIND[content.kind])),
             (_("Amount"), amount),
             (_("Reference"), content.reference)
             if content.run_id

@@ -5,6 +5,7 @@ is read: the shop's logo is part of the message. Texts that others wrote cannot 
 (``smtp.single_line``), and Jinja2 escapes them in HTML.
 """
 
+import re
 from base64 import b64encode
 from email.message import EmailMessage
 from email.policy import SMTP, SMTPUTF8
@@ -40,6 +41,7 @@ _TEXT: Final = jinja2.Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
+_PERSON_ID: Final = re.compile(r" \(per_[0-9a-z]+\)", re.ASCII)  # after names of the audit log
 _UTC: Final = ZoneInfo("UTC")
 # Topics whose mails have a link that only the recipient may know.
 _WITH_SECRET: Final = frozenset({"invitation", "reset", "factors_waiting"})
@@ -220,8 +222,9 @@ def _layout_values(draft: Draft, merchant: Merchant | None, logo: str) -> dict[s
     """Return the values of the layout; ``logo`` is the address of the picture, "" for none."""
     context = draft.context
     color = (merchant and merchant.accent_color) or _DEFAULT_COLOR
+    facts = [(name, _PERSON_ID.sub("", value)) for name, value in draft.message.facts]
     return {
-        "message": draft.message,
+        "message": msgspec.structs.replace(draft.message, facts=facts),
         "shop": context.shop,
         "_": context.gettext,
         "language": context.localizer.language,

@@ -11,9 +11,9 @@ from jinja2 import Environment
 from jinja2.ext import Extension
 
 from opentill.core.ids import is_id
-from opentill.portal import labels, user_agents
+from opentill.portal import labels
 from opentill.portal.model import CONSOLE_PATH, SENDER, Page
-from opentill.web import dispute_reasons, templates
+from opentill.web import dispute_reasons, templates, user_agents
 
 _SHARED_TEMPLATES: Final = Path(__file__).parent / "templates"
 _IN_BRACES: Final = re.compile(r"{[^}]+}")

@@ -1,4 +1,4 @@
-"""Names of browsers, for the list of a person's logins."""
+"""Names of browsers, for the list of a person's logins and mails about them."""
 
 from typing import Final
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from opentill.portal.user_agents import describe
+from opentill.web.user_agents import describe
 
 ENGINE = "AppleWebKit/537.36 (KHTML, like Gecko)"
 
