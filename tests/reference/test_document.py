@@ -228,7 +228,7 @@ def test_fields_are_listed_with_type_requirement_and_limits(pages: dict[str, Rea
     text = " ".join(pages["products"].text.split())
     assert "name string required" in text
     assert "image string or null" in text or "image null or string" in text
-    assert "one of ACTIVE ARCHIVED" in text
+    assert "one of ACTIVE, ARCHIVED" in text
     assert "What one costs, with two decimals. decimal" in text
     assert "9007199254740991" not in text
 

@@ -57,6 +57,21 @@ def test_an_unknown_page_is_not_found(api_server: ApiServer, path: str) -> None:
     assert error_of(response)["code"] == 40401
 
 
+def test_an_unknown_page_keeps_the_search_in_a_browser(api_server: ApiServer) -> None:
+    response = api_server.http.get("/docs/nothing", headers={"accept": "text/html"})
+    assert response.status_code == 404
+    assert "Page not found" in response.text
+    assert 'role="search"' in response.text
+
+
+def test_the_words_of_a_query_are_marked_in_results_and_escaped(api_server: ApiServer) -> None:
+    page = api_server.http.get("/docs/search?q=refunds").text
+    assert "<mark>" in page
+    page = api_server.http.get("/docs/search?q=<script>").text
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;" in page
+
+
 @pytest.mark.parametrize(
     ("query", "first"),
     [

@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opentill.reference.book import GUIDES, LLMS, Book, CachedPage
+from opentill.core.errors import NotFound
+from opentill.reference.book import GUIDES, LLMS, MARKDOWN, Book, CachedPage
 from opentill.web import responses
 
 # Pages run only scripts of this service, and only this service gets the requests that readers send
@@ -56,7 +57,14 @@ async def llms(request: Request) -> Response:
 
 async def _page(request: Request, path: str) -> Response:
     # Render the page in a thread, so that the event loop remains free for payments.
-    page = await asyncio.to_thread(_book(request).page, path)
+    try:
+        page = await asyncio.to_thread(_book(request).page, path)
+    except NotFound:
+        is_browser = "text/html" in request.headers.get("accept", "")
+        if path.endswith(MARKDOWN) or not is_browser:
+            raise
+        html = await asyncio.to_thread(_book(request).missing_page)
+        return Response(html, 404, {**_HEADERS, "cache-control": "no-store"}, "text/html")
     return _response(request, page)
 
 

@@ -91,6 +91,10 @@ class Book:
             "search.html", contents, "search", query=query, hits=hits, most=search.MOST
         )
 
+    def missing_page(self) -> str:
+        """Render the page of an address that the reference does not have."""
+        return self._html("missing.html", self._table_of_contents(), "search")
+
     def _table_of_contents(self, document: Document | None = None) -> _Contents:
         if self._contents is None:
             document = document or self._read()

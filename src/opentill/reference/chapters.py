@@ -223,7 +223,7 @@ _LANGUAGES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
-_MOST_NARROW: Final = 3  # a table of at most so many columns is readable on a phone
+_MOST_NARROW: Final = 2  # columns of a table whose cards need no labels
 
 
 def _headings(tokens: Sequence[Token], table: int) -> list[str]:
@@ -231,7 +231,8 @@ def _headings(tokens: Sequence[Token], table: int) -> list[str]:
     headings: list[str] = []
     for at in range(table, len(tokens)):
         if tokens[at].type == "th_open":
-            headings.append(_plain(tokens[at + 1]))
+            heading = _plain(tokens[at + 1])
+            headings.append(heading[:1].upper() + heading[1:])
         elif tokens[at].type == "thead_close":
             break
     return headings
@@ -257,12 +258,12 @@ class _Renderer(RendererHTML):
         )
 
     def table_open(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
-        """Make a table scrollable. On a phone, rows of a table with many columns become cards."""
+        """Make a table scrollable. On a phone, its rows are cards, with labels if it is wide."""
         del options, env
-        is_wide = len(_headings(tokens, idx)) > _MOST_NARROW
+        kind = "wide" if len(_headings(tokens, idx)) > _MOST_NARROW else "narrow"
         return (
-            f'<div class="table{" wide" if is_wide else ""}" tabindex="0" role="group"'
-            ' aria-label="Table"><table role="table">'
+            f'<div class="table {kind}" tabindex="0" role="group" aria-label="Table">'
+            '<table role="table">'
         )
 
     def thead_open(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:

@@ -116,7 +116,7 @@ class Schemas:
         for choice in (*schema.get("oneOf", ()), *schema.get("anyOf", ())):
             yield from self.limits(choice, depth + 1, described=described)
         if values := schema.get("enum"):
-            yield "one of " + " ".join(str(value) for value in values if value is not None)
+            yield "one of " + ", ".join(str(value) for value in values if value is not None)
         if is_decimal(schema):
             yield "decimal"
         has_description = described or bool(schema.get("description"))

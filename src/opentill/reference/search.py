@@ -1,9 +1,11 @@
 """The search of the reference: results must contain every word, and are ranked."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
+from markupsafe import Markup
 
 LONGEST: Final = 100  # of a longer query, the characters after this many are ignored
 MOST: Final = 30  # a query returns at most this many results
@@ -31,10 +33,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A search result with an excerpt around the match."""
+    """A search result with an excerpt around the match, in which the words are marked."""
 
     place: Place
-    snippet: str
+    snippet: Markup
 
 
 def find(places: Iterable[Place], query: str) -> list[Hit]:
@@ -44,7 +46,17 @@ def find(places: Iterable[Place], query: str) -> list[Hit]:
         return []
     scored = [(score, place) for place in places if (score := _score(place, words))]
     scored.sort(key=lambda result: -result[0])
-    return [Hit(place, _snippet(place, words)) for _, place in scored[:MOST]]
+    return [Hit(place, _mark(_snippet(place, words), words)) for _, place in scored[:MOST]]
+
+
+def _mark(text: str, words: list[str]) -> Markup:
+    """Escape a text, and mark the words of the query in it."""
+    pattern = re.compile("|".join(re.escape(_stem(word)) + r"\w*" for word in words), re.IGNORECASE)
+    marked, at = Markup(), 0
+    for match in pattern.finditer(text):
+        marked += text[at : match.start()] + Markup("<mark>{}</mark>").format(match[0])
+        at = match.end()
+    return marked + text[at:]
 
 
 def _stem(word: str) -> str:
