@@ -290,7 +290,7 @@ async def test_reference_agreement_and_front_page_open_without_errors(
     for path, heading in (
         ("/docs", "OpenTill Merchant Payments API"),
         ("/legal/merchant-services-agreement", "Merchant Services Agreement"),
-        ("/", "OpenTill"),
+        ("/", "Payments for shops"),
     ):
         await page.goto(page_server.state.settings.public_url + path)
         await expect(page.locator("h1")).to_have_text(heading)

@@ -119,7 +119,7 @@ def test_a_duration_has_one_unit_and_a_time_its_zone() -> None:
     assert english.duration(15 * 60_000) == "15 minutes"
     assert chinese.duration(15 * 60_000) == "15分钟"
     assert english.duration(-5) == "1 second"
-    assert english.moment(1_795_233_600_000) == "November 21, 2026, 04:00 UTC"
+    assert english.moment(1_795_233_600_000) == "November 21, 2026, 4:00\u202fAM UTC"
     assert chinese.moment(1_795_233_600_000) == "2026年11月21日 04:00 UTC"
 
 
@@ -161,6 +161,4 @@ def test_a_day_has_no_time() -> None:
         localizer, zone = Localizer("customer", language), ZoneInfo("Asia/Shanghai")
         day = localizer.day_in(1_795_233_600_000, zone)
         assert day
-        assert (
-            localizer.moment_in(1_795_233_600_000, zone).rpartition("12:00")[0].strip(" ,") == day
-        )
+        assert localizer.moment_in(1_795_233_600_000, zone).startswith(day)

@@ -180,7 +180,7 @@ def test_the_form_says_how_long_it_can_be_paid_if_that_is_soon(minutes: int, tex
     assert len(reader.all("time")) == ("Time left" in html) == bool(text)
     assert text in reader.text
     if minutes == 30:
-        assert "until 12:30 Asia/Shanghai" in reader.text
+        assert "until 12:30\u202fPM Asia/Shanghai" in reader.text
 
 
 def test_a_card_is_named_by_its_brand_and_last_digits_once_it_paid() -> None:
@@ -194,7 +194,7 @@ def test_a_card_is_named_by_its_brand_and_last_digits_once_it_paid() -> None:
     )
     text = Reader(status_page(paid, Visit(localizer=ENGLISH, now=NOW), "paid").html).text
     assert "Visa •••• 4242" in text
-    assert "Nov 21, 2026, 12:00 (Asia/Shanghai)" in text
+    assert "Nov 21, 2026, 12:00\u202fPM (Asia/Shanghai)" in text
 
 
 def test_a_payment_link_shows_the_total_of_the_chosen_quantity_and_leads_to_others() -> None:

@@ -171,7 +171,8 @@ def test_every_event_type_has_an_example_body_and_no_samples(pages: dict[str, Re
 
 def test_every_link_has_an_existing_page_and_anchor(pages: dict[str, Reader]) -> None:
     other_addresses = {
-        "", "/till/openapi.json", "/till/llms.txt", "https://www.standardwebhooks.com"
+        "", "/till/login", "/till/openapi.json", "/till/llms.txt",
+        "https://www.standardwebhooks.com",
     }  # fmt: skip
     for path, page in pages.items():
         for attrs in page.all("a"):

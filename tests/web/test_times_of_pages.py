@@ -58,5 +58,5 @@ def test_a_day_has_its_year_only_if_it_is_another_one() -> None:
 
 def test_documents_keep_the_year() -> None:
     english = Localizer("merchant", "en")
-    assert english.moment_in(NOW, UTC) == "Nov 27, 2026, 14:05"
+    assert english.moment_in(NOW, UTC) == "Nov 27, 2026, 2:05\u202fPM"
     assert english.day_in(NOW, UTC) == "Nov 27, 2026"

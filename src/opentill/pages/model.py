@@ -201,6 +201,12 @@ def decline_of(payment: Payment) -> str | None:
     return DECLINE_REASON[declines.reason_of(attempt.reason)]
 
 
+def final_reason(payment: Payment) -> str | None:
+    """Return why an order failed for good; None if the text would advise to try again."""
+    reason = decline_of(payment)
+    return None if reason == DECLINE_REASON["declined"] else reason
+
+
 def unfinished(payment: Payment) -> Attempt | None:
     """Return the started attempt that the customer can still continue, None if there is none."""
     attempt = payment.attempt

@@ -99,6 +99,7 @@ def status_page(payment: model.Payment, visit: Visit, state: model.State) -> Pag
         visit,
         refresh=None if visit.hold else refresh,
         state=state,
+        reason=model.final_reason(payment),
         leave=leave,
         check=path(payment, visit, n=str(visit.checks + 1)),
         hold=path(payment, visit, hold="1"),

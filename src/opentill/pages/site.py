@@ -42,9 +42,11 @@ async def agreement_page(request: Request) -> Response:
     """Show the merchant services agreement (its ``documentUrl``)."""
     current = agreement.current(context.app_of(request.scope).settings)
     content, contents = _with_contents(markdown(current.markdown_content))
+    title, end, text = content.partition("</h1>")
     values = {
         "agreement": current,
-        "content": content,
+        "title": title + end,
+        "content": text,
         "contents": contents,
         "test_mode": _badge(request),
     }

@@ -98,8 +98,8 @@ def sum_lines(receipt: Receipt, localizer: Localizer, zone: ZoneInfo) -> list[Su
         ]
     sums.append(Sum(_("Total paid"), receipt.amount, is_total=True))
     for refund in receipt.refunds:
-        time = localizer.moment_in(refund.at, zone)
-        sums.append(Sum(_("Refunded on {time}", time=time), _negative(refund.amount)))
+        day = localizer.day_in(refund.at, zone)
+        sums.append(Sum(_("Refunded on {time}", time=day), _negative(refund.amount)))
         if refund.tax is not None:
             label = _("Tax refunded ({rate})", rate=rate)
             sums.append(Sum(label, _negative(refund.tax)))

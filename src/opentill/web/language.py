@@ -127,8 +127,9 @@ class Localizer:
         return str(get_currency_symbol(code, locale=self._locale))
 
     def clock(self, time_ms: int, zone: tzinfo) -> str:
-        """Format the time of day in a time zone: ``17:39``."""
-        return f"{times.moment(time_ms, zone):%H:%M}"
+        """Format the time of day in a time zone: ``5:39 PM``, with 24 hours ``17:39``."""
+        time = times.moment(time_ms, zone)
+        return str(format_time(time, "short", tzinfo=zone, locale=self._locale))
 
     def number(self, number: int) -> str:
         """Format an integer: ``1,234``."""
@@ -179,7 +180,7 @@ class Localizer:
     def moment_in(self, time_ms: int, zone: tzinfo) -> str:
         """Format a time to the minute in a time zone, which the page names."""
         time = times.moment(time_ms, zone)
-        return self._moment(self.day_in(time_ms, zone), time)
+        return self._join(self.day_in(time_ms, zone), time, "short")
 
     def recent_day(self, day: date, today: date) -> str:
         """Format a day as ``Mon, Mar 30``, with its year if that is not the year of ``today``."""
@@ -223,12 +224,7 @@ class Localizer:
     def moment(self, time_ms: int) -> str:
         """Format a time to the minute in UTC."""
         time = times.moment(time_ms)
-        return f"{self._moment(format_date(time, 'long', locale=self._locale), time)} UTC"
-
-    def _moment(self, day: str, time: datetime) -> str:
-        """Append a time of day as the language does: with a comma, in Chinese without."""
-        pattern = str(get_datetime_format("medium", locale=self._locale))
-        return pattern.format(f"{time:%H:%M}", day)
+        return f"{self._join(format_date(time, 'long', locale=self._locale), time, 'short')} UTC"
 
     def duration(self, length_ms: int) -> str:
         """Format a duration in one unit: ``24 hours``, ``15 minutes``."""
