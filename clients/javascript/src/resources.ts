@@ -145,10 +145,9 @@ export class CheckoutsResource extends Resource {
    * Create a checkout session.
    *
    * Send the customer to the `url` of the response. The session lasts 24 hours, or `expiresIn`.
-   * What is sold is a product, or an `item` with a price of its own, such as a cart's total.
-   * Whoever has the `url` sees what you prefill. `display_merchant_name` is taken as another
-   * spelling of `displayMerchantName`, `customer_name` of `customerName`. Scope:
-   * `checkouts:write`.
+   * It sells a product, or an `item` with a price of its own, such as a cart's total. Anyone
+   * with the `url` can see the prefilled values. `display_merchant_name` and `customer_name`
+   * are accepted as other spellings. Scope: `checkouts:write`.
    *
    * `POST /v1/checkouts`
    */

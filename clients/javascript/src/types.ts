@@ -122,7 +122,7 @@ export interface SessionBody {
    * `{CHECKOUT_SESSION_ID}` in it is replaced.
    */
   successUrl?: string | null | undefined;
-  /** Where the customer goes who does not want to pay. It takes what `successUrl` takes. */
+  /** Where the customer returns without paying. Same format as `successUrl`. */
   cancelUrl?: string | null | undefined;
   /** Fills in the customer's email address on the payment page. */
   customerEmail?: string | null | undefined;
@@ -880,18 +880,15 @@ export interface Attempt {
   at: number;
   /** How long it took, in milliseconds. */
   durationMs: number;
-  /**
-   * What came of it. Only `delivered` ends the delivery; `refused` is a response other than
-   * 2xx.
-   */
+  /** The result. Only `delivered` ends the delivery; `refused` is a response other than 2xx. */
   outcome: "delivered" | "forbidden" | "no_answer" | "refused" | "unreachable" | Later;
   /** The HTTP status of your server's response. Null if there was none. */
   httpStatus: number | null;
-  /** What was sent, without the event's body. */
+  /** The request, without the event's body. */
   request: string;
   /** The beginning of your server's response. */
   answer: string;
-  /** What went wrong. Empty if nothing did. */
+  /** The error. Empty if there was none. */
   error: string;
 }
 
@@ -907,15 +904,15 @@ export interface ResendBody {
   type?: "checkout.completed" | "checkout.expired" | "dispute.closed" | "dispute.created" | "order.closed" | "order.paid" | "order.refunded" | "order.settled" | "payout.failed" | "payout.paid" | "refund.failed" | null | undefined;
   /** Only what has failed. */
   failedOnly?: boolean | undefined;
-  /** `next` of the previous response, to go on from there. */
+  /** `next` of the previous response, to continue from there. */
   after?: string | undefined;
 }
 
-/** How many are sent again, and where the next call goes on; null: there are no more. */
+/** The number of events that are sent again, and where the next call continues. */
 export interface Resend {
   /** How many events are sent again. */
   resent: number;
-  /** Send it as `after` to go on from there. Null: there are no more. */
+  /** Send it as `after` to continue from there. Null if there are no more events. */
   next: string | null;
 }
 
@@ -923,9 +920,9 @@ export interface Resend {
 export interface Events {
   /** The events, oldest first, exactly as they are delivered. */
   items: Event[];
-  /** Send it with the next request, to go on after these events. Keep it. */
+  /** Send it with the next request to continue after these events. Store it. */
   cursor: string;
-  /** Whether there are more to be read now. */
+  /** Whether more events can be read now. */
   hasMore: boolean;
 }
 
@@ -946,8 +943,8 @@ export interface OrderPaidData {
   /** When it was paid, Unix ms. */
   paid_at: number;
   /**
-   * False: not real money, since the sandbox bank took it, or an operator where there is no
-   * other gateway; not there before it is paid.
+   * Whether real money was paid: false for payments through the sandbox bank, and for those
+   * that the operator of a test deployment confirms. Absent until it is paid.
    */
   livemode?: boolean;
   /**
@@ -955,11 +952,11 @@ export interface OrderPaidData {
    * `trade_no` and, if it has one, its `param`.
    */
   metadata: Record<string, unknown>;
-  /** How many were sold; not there where it is one. */
+  /** The quantity. Absent if it is 1. */
   quantity?: number;
-  /** The shop's own number; not there where the session was opened without. */
+  /** The shop's own number of the order. Absent if the session has none. */
   client_reference?: string;
-  /** The payment link that opened the session; not there where none did. */
+  /** The payment link that opened the session. Absent if there is none. */
   payment_link_id?: string;
 }
 
@@ -989,8 +986,8 @@ export interface OrderRefundedData {
    */
   source?: "GATEWAY" | "REQUEST" | Later;
   /**
-   * False: not real money, since the sandbox bank took it, or an operator where there is no
-   * other gateway; not there before it is paid.
+   * Whether real money was paid: false for payments through the sandbox bank, and for those
+   * that the operator of a test deployment confirms. Absent until it is paid.
    */
   livemode?: boolean;
   /**
@@ -1017,8 +1014,8 @@ export interface OrderClosedData {
   /** When it was closed, Unix ms. */
   closed_at: number;
   /**
-   * False: not real money, since the sandbox bank took it, or an operator where there is no
-   * other gateway; not there before it is paid.
+   * Whether real money was paid: false for payments through the sandbox bank, and for those
+   * that the operator of a test deployment confirms. Absent until it is paid.
    */
   livemode?: boolean;
   /**
@@ -1026,11 +1023,11 @@ export interface OrderClosedData {
    * `trade_no` and, if it has one, its `param`.
    */
   metadata: Record<string, unknown>;
-  /** How many were sold; not there where it is one. */
+  /** The quantity. Absent if it is 1. */
   quantity?: number;
-  /** The shop's own number; not there where the session was opened without. */
+  /** The shop's own number of the order. Absent if the session has none. */
   client_reference?: string;
-  /** The payment link that opened the session; not there where none did. */
+  /** The payment link that opened the session. Absent if there is none. */
   payment_link_id?: string;
 }
 
@@ -1056,8 +1053,8 @@ export interface OrderSettledData {
   /** When it settled, Unix ms. */
   settled_at: number;
   /**
-   * False: not real money, since the sandbox bank took it, or an operator where there is no
-   * other gateway; not there before it is paid.
+   * Whether real money was paid: false for payments through the sandbox bank, and for those
+   * that the operator of a test deployment confirms. Absent until it is paid.
    */
   livemode?: boolean;
   /**
@@ -1065,15 +1062,15 @@ export interface OrderSettledData {
    * `trade_no` and, if it has one, its `param`.
    */
   metadata: Record<string, unknown>;
-  /** How many were sold; not there where it is one. */
+  /** The quantity. Absent if it is 1. */
   quantity?: number;
-  /** The shop's own number; not there where the session was opened without. */
+  /** The shop's own number of the order. Absent if the session has none. */
   client_reference?: string;
-  /** The payment link that opened the session; not there where none did. */
+  /** The payment link that opened the session. Absent if there is none. */
   payment_link_id?: string;
 }
 
-/** A refund was refused for good, or reversed: its money is the merchant's again. */
+/** A refund failed for good or was reversed. Its money is back in the balance. */
 export interface RefundFailedData {
   /** The order's id. */
   order_id: string;
@@ -1095,8 +1092,8 @@ export interface RefundFailedData {
    */
   reversed?: boolean;
   /**
-   * False: not real money, since the sandbox bank took it, or an operator where there is no
-   * other gateway; not there before it is paid.
+   * Whether real money was paid: false for payments through the sandbox bank, and for those
+   * that the operator of a test deployment confirms. Absent until it is paid.
    */
   livemode?: boolean;
   /**
@@ -1112,13 +1109,13 @@ export interface DisputeData {
   dispute_id: string;
   /** The order's id. */
   order_id: string;
-  /** Where the dispute stands. */
+  /** The status of the dispute. */
   status: "LOST" | "OPEN" | "RECOVERED" | "WON" | Later;
   /** What the customer disputes. */
   amount: string;
   /** The ISO 4217 code of the currency of the amounts. */
   currency: string;
-  /** What it takes from the balance if lost. */
+  /** The amount that a loss takes from the balance. */
   debit: string;
   /** The fee of a loss, on top. */
   fee: string;
@@ -1133,8 +1130,8 @@ export interface DisputeData {
   /** When it was decided, Unix ms; null while OPEN. */
   closed_at: number | null;
   /**
-   * False: not real money, since the sandbox bank took it, or an operator where there is no
-   * other gateway; not there before it is paid.
+   * Whether real money was paid: false for payments through the sandbox bank, and for those
+   * that the operator of a test deployment confirms. Absent until it is paid.
    */
   livemode?: boolean;
   /**
@@ -1159,8 +1156,8 @@ export interface CheckoutCompletedData {
   /** When it was completed, Unix ms. */
   completed_at: number;
   /**
-   * False: not real money, since the sandbox bank took it, or an operator where there is no
-   * other gateway; not there before it is paid.
+   * Whether real money was paid: false for payments through the sandbox bank, and for those
+   * that the operator of a test deployment confirms. Absent until it is paid.
    */
   livemode?: boolean;
   /**
@@ -1168,11 +1165,11 @@ export interface CheckoutCompletedData {
    * `trade_no` and, if it has one, its `param`.
    */
   metadata: Record<string, unknown>;
-  /** How many were sold; not there where it is one. */
+  /** The quantity. Absent if it is 1. */
   quantity?: number;
-  /** The shop's own number; not there where the session was opened without. */
+  /** The shop's own number of the order. Absent if the session has none. */
   client_reference?: string;
-  /** The payment link that opened the session; not there where none did. */
+  /** The payment link that opened the session. Absent if there is none. */
   payment_link_id?: string;
 }
 
@@ -1191,8 +1188,8 @@ export interface CheckoutExpiredData {
   /** When it expired, Unix ms. */
   expired_at: number;
   /**
-   * False: not real money, since the sandbox bank took it, or an operator where there is no
-   * other gateway; not there before it is paid.
+   * Whether real money was paid: false for payments through the sandbox bank, and for those
+   * that the operator of a test deployment confirms. Absent until it is paid.
    */
   livemode?: boolean;
   /**
@@ -1200,11 +1197,11 @@ export interface CheckoutExpiredData {
    * `trade_no` and, if it has one, its `param`.
    */
   metadata: Record<string, unknown>;
-  /** How many were sold; not there where it is one. */
+  /** The quantity. Absent if it is 1. */
   quantity?: number;
-  /** The shop's own number; not there where the session was opened without. */
+  /** The shop's own number of the order. Absent if the session has none. */
   client_reference?: string;
-  /** The payment link that opened the session; not there where none did. */
+  /** The payment link that opened the session. Absent if there is none. */
   payment_link_id?: string;
 }
 
@@ -1302,7 +1299,7 @@ export interface OrderSettledEvent {
   data: OrderSettledData;
 }
 
-/** A refund was refused for good, or reversed: its money is the merchant's again. */
+/** A refund failed for good or was reversed. Its money is back in the balance. */
 export interface RefundFailedEvent {
   /** The event's id: the same each time it is delivered. */
   id: string;
@@ -1392,9 +1389,9 @@ export interface WebhookTestEvent {
 
 /** The query parameters of products.list. */
 export interface ProductsListQuery {
-  /** Which page of the list. The first is 1. */
+  /** The page number, from 1. */
   page?: number | undefined;
-  /** How many entries a page has: 1 to 100. */
+  /** Entries per page, from 1 to 100. */
   size?: number | undefined;
   /** ACTIVE or ARCHIVED. */
   status?: "ACTIVE" | "ARCHIVED" | undefined;
@@ -1402,27 +1399,27 @@ export interface ProductsListQuery {
 
 /** The query parameters of checkouts.list. */
 export interface CheckoutsListQuery {
-  /** Which page of the list. The first is 1. */
+  /** The page number, from 1. */
   page?: number | undefined;
-  /** How many entries a page has: 1 to 100. */
+  /** Entries per page, from 1 to 100. */
   size?: number | undefined;
-  /** Only what was made at this time or later, Unix ms. */
+  /** Only objects created at or after this time, in Unix ms. */
   startDate?: number | Date | undefined;
-  /** Only what was made at this time or earlier, Unix ms. */
+  /** Only objects created at or before this time, in Unix ms. */
   endDate?: number | Date | undefined;
   /** Only sessions of this status. */
   status?: "COMPLETE" | "EXPIRED" | "OPEN" | undefined;
   /** Only sessions for this product. */
   productId?: string | undefined;
-  /** Only sessions whose order has this email of its customer, in capitals or not. */
+  /** Only sessions of the customer with this email address, in any case. */
   customerEmail?: string | undefined;
 }
 
 /** The query parameters of paymentLinks.list. */
 export interface PaymentLinksListQuery {
-  /** Which page of the list. The first is 1. */
+  /** The page number, from 1. */
   page?: number | undefined;
-  /** How many entries a page has: 1 to 100. */
+  /** Entries per page, from 1 to 100. */
   size?: number | undefined;
   /** Only links that are switched on, or only those that are switched off. */
   active?: boolean | undefined;
@@ -1430,19 +1427,19 @@ export interface PaymentLinksListQuery {
 
 /** The query parameters of orders.list. */
 export interface OrdersListQuery {
-  /** Which page of the list. The first is 1. */
+  /** The page number, from 1. */
   page?: number | undefined;
-  /** How many entries a page has: 1 to 100. */
+  /** Entries per page, from 1 to 100. */
   size?: number | undefined;
-  /** Only what was made at this time or later, Unix ms. */
+  /** Only objects created at or after this time, in Unix ms. */
   startDate?: number | Date | undefined;
-  /** Only what was made at this time or earlier, Unix ms. */
+  /** Only objects created at or before this time, in Unix ms. */
   endDate?: number | Date | undefined;
   /** An order status such as PENDING, PAID or REFUNDED. */
   status?: "CHARGEBACK" | "CLOSED" | "CREATING" | "DISPUTED" | "FAILED" | "PAID" | "PENDING" | "REFUNDED" | "REVOKED" | "SETTLED" | undefined;
   /** The id of one of your products. */
   productId?: string | undefined;
-  /** Only orders of the customer with this email, in capitals or not. */
+  /** Only orders of the customer with this email address, in any case. */
   customerEmail?: string | undefined;
   /** Only orders of this amount, in any currency: `9.99`. */
   amount?: string | undefined;
@@ -1462,15 +1459,15 @@ export interface OrdersListQuery {
 
 /** The query parameters of orders.export. */
 export interface OrdersExportQuery {
-  /** Only orders that were made at this time or later, Unix ms. */
+  /** Only orders created at or after this time, in Unix ms. */
   startDate?: number | Date | undefined;
-  /** Only orders that were made at this time or earlier, Unix ms. */
+  /** Only orders created at or before this time, in Unix ms. */
   endDate?: number | Date | undefined;
   /** Only orders of this status. */
   status?: "CHARGEBACK" | "CLOSED" | "CREATING" | "DISPUTED" | "FAILED" | "PAID" | "PENDING" | "REFUNDED" | "REVOKED" | "SETTLED" | undefined;
   /** Only orders of this product. */
   productId?: string | undefined;
-  /** Only orders of the customer with this email, in capitals or not. */
+  /** Only orders of the customer with this email address, in any case. */
   customerEmail?: string | undefined;
   /** Only orders of this amount, in any currency: `9.99`. */
   amount?: string | undefined;
@@ -1500,9 +1497,9 @@ export interface RefundsListQuery {
 
 /** The query parameters of disputes.list. */
 export interface DisputesListQuery {
-  /** Which page of the list. The first is 1. */
+  /** The page number, from 1. */
   page?: number | undefined;
-  /** How many entries a page has: 1 to 100. */
+  /** Entries per page, from 1 to 100. */
   size?: number | undefined;
   /** A dispute status: OPEN, WON, LOST or RECOVERED. */
   status?: "LOST" | "OPEN" | "RECOVERED" | "WON" | undefined;
@@ -1512,9 +1509,9 @@ export interface DisputesListQuery {
 
 /** The query parameters of payouts.list. */
 export interface PayoutsListQuery {
-  /** Which page of the list. The first is 1. */
+  /** The page number, from 1. */
   page?: number | undefined;
-  /** How many entries a page has: 1 to 100. */
+  /** Entries per page, from 1 to 100. */
   size?: number | undefined;
   /** PENDING, PAID or FAILED. */
   status?: "FAILED" | "PAID" | "PENDING" | undefined;
@@ -1522,9 +1519,9 @@ export interface PayoutsListQuery {
 
 /** The query parameters of balanceTransactions.list. */
 export interface BalanceTransactionsListQuery {
-  /** Which page of the list. The first is 1. */
+  /** The page number, from 1. */
   page?: number | undefined;
-  /** How many entries a page has: 1 to 100. */
+  /** Entries per page, from 1 to 100. */
   size?: number | undefined;
   /** A balance transaction type such as PAYMENT or REFUND. */
   type?: "ADMIN_RECHARGE" | "BALANCE_CORRECTION" | "CHARGEBACK" | "CHARGEBACK_FEE" | "CHARGEBACK_RECOVERY" | "FEE" | "FREEZE" | "PAYMENT" | "PAYOUT" | "REFUND" | "ROLLING_RESERVE" | "ROLLING_RESERVE_OFFSET" | "ROLLING_RESERVE_RECOVERY" | "ROLLING_RESERVE_RELEASE" | "SETTLEMENT" | "UNFREEZE" | undefined;

@@ -73,9 +73,9 @@ operations: Final = (
         tag="Checkouts",
         summary="Create a checkout session",
         description="Send the customer to the `url` of the response. The session lasts 24 hours, "
-        "or `expiresIn`. What is sold is a product, or an `item` with a price of its own, such as "
-        "a cart's total. Whoever has the `url` sees what you prefill. `display_merchant_name` is "
-        "taken as another spelling of `displayMerchantName`, `customer_name` of `customerName`.",
+        "or `expiresIn`. It sells a product, or an `item` with a price of its own, such as a "
+        "cart's total. Anyone with the `url` can see the prefilled values. `display_merchant_name` "
+        "and `customer_name` are accepted as other spellings.",
         body=SessionBody,
         needs_body=True,
         response=SessionCreated,

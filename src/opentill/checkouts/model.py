@@ -151,9 +151,7 @@ class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
     cancel_url: Annotated[
         _Url | None,
-        meaning(
-            "Where the customer goes who does not want to pay. It takes what `successUrl` takes."
-        ),
+        meaning("Where the customer returns without paying. Same format as `successUrl`."),
     ] = None
     customer_email: Annotated[
         _Email | None, meaning("Fills in the customer's email address on the payment page.")

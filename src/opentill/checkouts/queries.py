@@ -105,7 +105,7 @@ class ListQuery(PeriodQuery, frozen=True, rename="camel"):
     ] = None
     customer_email: Annotated[
         Email | None,
-        meaning("Only sessions whose order has this email of its customer, in capitals or not."),
+        meaning("Only sessions of the customer with this email address, in any case."),
     ] = None
 
 

@@ -83,7 +83,7 @@ class OrderSettledData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefundFailedData(msgspec.Struct, frozen=True, kw_only=True):
-    """A refund was refused for good, or reversed: its money is the merchant's again."""
+    """A refund failed for good or was reversed. Its money is back in the balance."""
 
     order_id: str
     product_id: str = ""

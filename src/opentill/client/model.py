@@ -317,7 +317,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Resent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How many are sent again, and where the next call goes on; null: there are no more."""
+    """The number of events that are sent again, and where the next call continues."""
 
     resent: int
     next: str | None = None

@@ -183,8 +183,9 @@ def create_checkout(
     """Create a checkout session.
 
     Send the customer to the ``url`` of the response. The session lasts 24 hours, or
-    ``expires_in``. What is sold is a product, or an ``item`` with a price of its own, such as a
-    cart's total. Whoever has the ``url`` sees what you prefill. Scope: ``checkouts:write``.
+    ``expires_in``. It sells a product, or an ``item`` with a price of its own, such as a cart's
+    total. Anyone with the ``url`` can see the prefilled values. ``display_merchant_name`` and
+    ``customer_name`` are accepted as other spellings. Scope: ``checkouts:write``.
     """
     return post(
         "/v1/checkouts",

@@ -19,10 +19,10 @@ class DisputeData(msgspec.Struct, frozen=True, kw_only=True):
 
     dispute_id: Annotated[str, Meta(description="The dispute's id.")]
     order_id: OrderId
-    status: Annotated[Status, Meta(description="Where the dispute stands.")]
+    status: Annotated[Status, Meta(description="The status of the dispute.")]
     amount: Annotated[Amount, Meta(description="What the customer disputes.")]
     currency: Currency
-    debit: Annotated[Amount, Meta(description="What it takes from the balance if lost.")]
+    debit: Annotated[Amount, Meta(description="The amount that a loss takes from the balance.")]
     fee: Annotated[Amount, Meta(description="The fee of a loss, on top.")]
     debit_currency: Annotated[
         str, Meta(description="The ISO 4217 code of the currency of `debit` and `fee`.")

@@ -26,8 +26,8 @@ _HEADERS: Final = {
         "schema": {"type": "string"},
     },
     "opentill-test-mode": {
-        "description": "`sandbox` where the sandbox bank, whose money is not real, is among the "
-        "gateways; otherwise not there.",
+        "description": "`sandbox` if the sandbox bank, whose payments are not real, is among the "
+        "gateways. Absent otherwise.",
         "schema": {"type": "string"},
     },
     "cache-control": {
@@ -47,8 +47,8 @@ _RATE_LIMIT_HEADER: Final = {
 }
 _ERROR_HEADERS: Final = {b"ratelimit": _RATE_LIMIT_HEADER, b"ratelimit-policy": _RATE_LIMIT_HEADER}
 _IGNORED: Final = {
-    "description": "The fields of the body that are none of this operation's, if there are any: "
-    "percent-encoded names with commas between them, and `+7` for seven more.",
+    "description": "Fields of the body that this operation does not have: percent-encoded names, "
+    "separated by commas, and `+7` for seven more. Absent if there are none.",
     "schema": {"type": "string"},
 }
 
@@ -235,8 +235,8 @@ def _parameters(
                     "maxLength": 255,
                     "pattern": "^[ -~]+$",
                 },
-                "description": "Makes the request safe to repeat: 1 to 255 printable characters, "
-                "new for each thing that you want to do.",
+                "description": "A key that makes the request safe to repeat: 1 to 255 printable "
+                "characters, new for each operation.",
             },
         )
     return parameters
@@ -298,11 +298,11 @@ def _responses(
         _, body, headers = render_problem(problem)
         description = f"{problem.message} (code {problem.code})."
         if problem.status == HTTPStatus.BAD_REQUEST and operation.refusals:
-            description += " Refused too: " + "; ".join(operation.refusals) + "."
+            description += " Also refused: " + "; ".join(operation.refusals) + "."
         if problem.status == HTTPStatus.FORBIDDEN and operation.forbidden:
             description += f" {operation.forbidden}"
         if problem.status == HTTPStatus.FORBIDDEN and operation.scope:
-            description += f" Also: a restricted key without the scope `{operation.scope}`."
+            description += f" Also a restricted key without the scope `{operation.scope}`."
         headers_shown: dict[str, Any] = dict(_HEADERS)
         for name, _ in headers:
             headers_shown[name.decode()] = _ERROR_HEADERS.get(name, {}) | {

@@ -20,18 +20,18 @@ Millis = Annotated[
 class PageQuery(msgspec.Struct, frozen=True, rename="camel"):
     """Which page of a list. Each field that a subclass adds is a filter, named as its column."""
 
-    page: Annotated[Page, meaning("Which page of the list. The first is 1.")] = 1
-    size: Annotated[Size, meaning("How many entries a page has: 1 to 100.")] = 20
+    page: Annotated[Page, meaning("The page number, from 1.")] = 1
+    size: Annotated[Size, meaning("Entries per page, from 1 to 100.")] = 20
 
 
 class PeriodQuery(PageQuery, frozen=True, rename="camel"):
     """Which page of the rows that were created in a period; both ends are inclusive."""
 
     start_date: Annotated[
-        Millis | None, meaning("Only what was made at this time or later, Unix ms.")
+        Millis | None, meaning("Only objects created at or after this time, in Unix ms.")
     ] = None
     end_date: Annotated[
-        Millis | None, meaning("Only what was made at this time or earlier, Unix ms.")
+        Millis | None, meaning("Only objects created at or before this time, in Unix ms.")
     ] = None
 
 

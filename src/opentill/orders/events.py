@@ -21,21 +21,21 @@ NetAmount = Annotated[Amount, Meta(description="The amount less the platform fee
 Livemode = Annotated[
     bool | msgspec.UnsetType,
     Meta(
-        description="false: not real money, since the sandbox bank took it, or an operator where "
-        "there is no other gateway; not there before it is paid."
+        description="Whether real money was paid: false for payments through the sandbox bank, "
+        "and for those that the operator of a test deployment confirms. Absent until it is paid."
     ),
 ]
 Quantity = Annotated[
     Annotated[int, Meta(ge=1, le=99)] | msgspec.UnsetType,
-    Meta(description="How many were sold; not there where it is one."),
+    Meta(description="The quantity. Absent if it is 1."),
 ]
 ClientReference = Annotated[
     str | msgspec.UnsetType,
-    Meta(description="The shop's own number; not there where the session was opened without."),
+    Meta(description="The shop's own number of the order. Absent if the session has none."),
 ]
 PaymentLinkId = Annotated[
     str | msgspec.UnsetType,
-    Meta(description="The payment link that opened the session; not there where none did."),
+    Meta(description="The payment link that opened the session. Absent if there is none."),
 ]
 Metadata = Annotated[
     msgspec.Raw,

@@ -43,7 +43,11 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         str, Meta(description="What `Authorization: Bearer` takes, for ten minutes.")
     ]
     refresh_token: Annotated[
-        str, Meta(description="What gives new tokens, once. Each refresh gives another.")
+        str,
+        Meta(
+            description="A token that can be exchanged for new tokens once. "
+            "Each refresh returns another one."
+        ),
     ]
     expires_at: Annotated[int, Meta(description="When the access token ends, Unix ms.")]
 

@@ -100,7 +100,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ]
     version: Annotated[
-        str, Meta(description="Names these values of the merchant's fields: send it with a change.")
+        str,
+        Meta(
+            description="The version of the profile. Send it with a change, so that it is refused "
+            "if the profile has changed."
+        ),
     ]
     agreement_status: Annotated[
         agreement.AgreementStatus,
@@ -112,7 +116,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     status: Annotated[
         merchants.Status,
         Meta(
-            description="Where the merchant stands. `SUSPENDED`: the operator has stopped it for "
+            description="The merchant's status. `SUSPENDED`: the operator has stopped it for "
             "now. Members of a closed merchant no longer log in to it."
         ),
     ]

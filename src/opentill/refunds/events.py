@@ -46,7 +46,7 @@ class OrderRefundedData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefundFailedData(msgspec.Struct, frozen=True, kw_only=True):
-    """A refund was refused for good, or reversed: its money is the merchant's again."""
+    """A refund failed for good or was reversed. Its money is back in the balance."""
 
     order_id: OrderId
     product_id: ProductId

@@ -150,7 +150,7 @@ class AttemptOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     outcome: Annotated[
         Outcome,
         Meta(
-            description="What came of it. Only `delivered` ends the delivery; `refused` is a "
+            description="The result. Only `delivered` ends the delivery; `refused` is a "
             "response other than 2xx."
         ),
     ]
@@ -158,11 +158,11 @@ class AttemptOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Annotated[int, Meta(ge=0, le=999)] | None,
         Meta(description="The HTTP status of your server's response. Null if there was none."),
     ]
-    request: Annotated[str, Meta(description="What was sent, without the event's body.")]
+    request: Annotated[str, Meta(description="The request, without the event's body.")]
     response: Annotated[str, Meta(description="The beginning of your server's response.")] = (
         msgspec.field(name="answer")
     )
-    error: Annotated[str, Meta(description="What went wrong. Empty if nothing did.")]
+    error: Annotated[str, Meta(description="The error. Empty if there was none.")]
 
     @classmethod
     def from_attempt(cls, attempt: DeliveryAttempt) -> Self:
@@ -222,17 +222,21 @@ class ResendBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     type: Annotated[Type | None, meaning("Resend only events of this type.")] = None
     failed_only: Annotated[bool, Meta(description="only what has failed")] = False
     after: Annotated[
-        str, Meta(max_length=64, description="`next` of the previous response, to go on from there")
+        str,
+        Meta(max_length=64, description="`next` of the previous response, to continue from there"),
     ] = ""
 
 
 class ResendOut(msgspec.Struct, frozen=True, rename="camel"):
-    """How many are sent again, and where the next call goes on; null: there are no more."""
+    """The number of events that are sent again, and where the next call continues."""
 
     resent: Annotated[int, Meta(description="How many events are sent again.")]
     next: Annotated[
         str | None,
-        Meta(description="Send it as `after` to go on from there. Null: there are no more."),
+        Meta(
+            description="Send it as `after` to continue from there. Null if there are no "
+            "more events."
+        ),
     ]
 
 
@@ -268,9 +272,9 @@ class EventsOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
     cursor: Annotated[
         str,
-        Meta(description="Send it with the next request, to go on after these events. Keep it."),
+        Meta(description="Send it with the next request to continue after these events. Store it."),
     ]
-    has_more: Annotated[bool, Meta(description="Whether there are more to be read now.")]
+    has_more: Annotated[bool, Meta(description="Whether more events can be read now.")]
 
 
 def raw(event: NumberedEvent) -> msgspec.Raw:

@@ -58,7 +58,7 @@ _Text: TypeAlias = Annotated[
 
 
 _OfCustomer: TypeAlias = Annotated[
-    Email | None, meaning("Only orders of the customer with this email, in capitals or not.")
+    Email | None, meaning("Only orders of the customer with this email address, in any case.")
 ]
 _OfAmount: TypeAlias = Annotated[
     _Amount | None, meaning("Only orders of this amount, in any currency: `9.99`.")
@@ -85,10 +85,10 @@ class ExportQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The orders to export; times are inclusive."""
 
     start_date: Annotated[
-        Millis | None, meaning("Only orders that were made at this time or later, Unix ms.")
+        Millis | None, meaning("Only orders created at or after this time, in Unix ms.")
     ] = None
     end_date: Annotated[
-        Millis | None, meaning("Only orders that were made at this time or earlier, Unix ms.")
+        Millis | None, meaning("Only orders created at or before this time, in Unix ms.")
     ] = None
     status: Annotated[
         Annotated[Status, Meta(description="an order status such as PENDING, PAID or REFUNDED")]
