@@ -174,6 +174,9 @@ def render_pages(
     )
     return {
         "open": open_page(msgspec.structs.replace(payment, attempt=None), visit),
+        "wallet-or-card": open_page(
+            msgspec.structs.replace(payment, attempt=None, wallet="PayPal"), visit
+        ),
         "test-mode": open_page(
             msgspec.structs.replace(payment, attempt=None, livemode=False), visit
         ),

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ import httpx2
 import msgspec
 import pytest
 
-from opentill.core.ids import new_id
+from opentill.core.ids import first_id, new_id
 from opentill.core.money import Money
 from opentill.gateways import PaymentRequest, RefundRequest
 from opentill.gateways.paypal import PayPalGateway, configuration
@@ -185,6 +186,11 @@ class PayPalShop:
     def bank_payment(self, attempt_id: str) -> Any:
         """Return a payment as the bank shows it."""
         return self.api.get(f"/payments/{attempt_id}").json()
+
+
+def id_of_age(age_ms: int, prefix: Any = "att") -> str:
+    """Return an id that was made some time ago."""
+    return first_id(prefix, time.time_ns() // 1_000_000 - age_ms)
 
 
 def type_of(notice: Notice) -> str:
