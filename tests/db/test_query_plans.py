@@ -117,6 +117,22 @@ def test_no_statement_reads_a_big_table(plans: dict[str, Any]) -> None:
     assert not unbounded, json.dumps(unbounded, indent=1)
 
 
+# Statement → the partial index whose first rows it reads.
+_PARTIAL: Final = {
+    "orders.payments.queries.GATEWAYS_DUE": "payment_attempts_due",
+    "orders.payments.queries.ENDED_ATTEMPTS": "payment_attempts_ended",
+}
+
+
+@pytest.mark.parametrize(("name", "index"), _PARTIAL.items())
+def test_attempts_of_gateways_are_found_by_a_partial_index(
+    plans: dict[str, Any], name: str, index: str
+) -> None:
+    nodes = list(_nodes(plans[name]))
+    assert [node["Index Name"] for node in nodes if "Index Name" in node] == [index]
+    assert "Limit" in {node["Node Type"] for node in nodes}
+
+
 def test_the_check_of_a_merchant_reads_only_its_rows(plans: dict[str, Any]) -> None:
     """Every read of a big table has the condition on the merchant."""
     checked = 0

@@ -38,6 +38,7 @@ COUNTED_FAILURES: Final = {
     "OpenTillGatewaySlow": "metrics.count_gateway_call('stripe', 'pay', 'SUCCEEDED', 8.0)",
     "OpenTillPaymentsDeclined": f"metrics.count_ended_attempt({BY_CARD}, 'DECLINED')",
     "OpenTillNothingPaid": f"metrics.count_started_attempt({BY_CARD})",
+    "OpenTillAccountUnreadable": "metrics.count_unreadable_account('ga_1')",
     "OpenTillForeignGatewayEvents": "metrics.count_foreign_gateway_event('stripe', 'epay')",
     "OpenTillWebhooksFail": "metrics.count_delivery('unreachable', 0.1)",
 }

@@ -24,6 +24,7 @@ from opentill.gateways.accounts import follower
 from opentill.gateways.accounts.follower import AccountFollower
 from opentill.gateways.choice import PassedOver, decode_reason
 from opentill.gateways.model import PaymentOutcome
+from opentill.gateways.running_calls import RunningCalls
 from opentill.gateways.sandbox import SandboxGateway
 from opentill.orders import ATTEMPT_ENDS
 from opentill.sandbox.callbacks import sign
@@ -367,6 +368,7 @@ def test_a_replaced_adapter_is_closed_after_its_running_calls(deployment: Deploy
         slow = SlowGateway("http://127.0.0.1:1", "s" * 32)
         await gateways[account.id].close()
         gateways[account.id] = slow
+        loader._calls[id(slow)] = calls = RunningCalls(slow)
         call = asyncio.create_task(slow.find_payment("att_1"))
         await asyncio.sleep(0)
         stored = loader._loaded[account.id]
@@ -374,6 +376,8 @@ def test_a_replaced_adapter_is_closed_after_its_running_calls(deployment: Deploy
         loader._revisions = -1
         await loader.refresh()
         assert gateways[account.id] is not slow
+        assert calls.number == 1
+        await asyncio.sleep(0.3)  # six times as long as an adapter without calls stays open
         assert not slow.is_closed
         slow.released.set()
         assert (await call).status == "PENDING"

@@ -7,7 +7,7 @@ one whose credentials were encrypted with another key, affects no other account.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import asyncpg
@@ -27,12 +27,15 @@ from opentill.gateways.model import Gateway
 from opentill.gateways.routing import Gateways
 from opentill.gateways.rules import queries as rule_queries
 from opentill.gateways.rules.model import RuleSet
+from opentill.gateways.running_calls import RunningCalls
 
 POLL_S: Final = 2.0
 _RETRY_S: Final = 30.0  # accounts that could not be loaded are tried again after this time
-# A replaced adapter is closed after this time. Its running operations have ended by then: an
-# operation takes about ten seconds at most (``model.Gateway``).
-GRACE_S: Final = 60.0
+# A replaced adapter is closed when its running calls have ended, but not before this time: whoever
+# has just looked it up may still call it.
+GRACE_S: Final = 5.0
+# … and not later than this, since an operation takes about ten seconds at most (``model.Gateway``).
+LONGEST_CALL_S: Final = 60.0
 _log: Final = structlog.get_logger()
 
 
@@ -57,6 +60,7 @@ class AccountFollower:
         self._rules_revision = 0
         self._retry_at = 0.0
         self._loaded: dict[str, StoredAccount] = {}
+        self._calls: dict[int, RunningCalls] = {}  # by the identity of the adapter
         self._closing: dict[asyncio.Task[None], tuple[Gateway, ...]] = {}
 
     async def refresh(self) -> None:
@@ -108,6 +112,7 @@ class AccountFollower:
         adapter, allowed = registry.build_account(
             account.gateway, credentials, account.methods, settings
         )
+        self._calls[id(adapter)] = RunningCalls(adapter)
         return self._gateways.put_account(account, adapter, allowed, self._previous(account))
 
     def _previous(self, account: StoredAccount) -> Gateway | None:
@@ -119,6 +124,7 @@ class AccountFollower:
         except WrongKey:  # the account was rotated because the key was replaced
             return None
         adapter, _ = registry.build_account(account.gateway, old, account.methods, self._settings)
+        self._calls[id(adapter)] = RunningCalls(adapter)
         return adapter
 
     def _report(self, account: GatewayAccount, reason: str) -> None:
@@ -136,6 +142,10 @@ class AccountFollower:
     async def _close_later(self, adapters: tuple[Gateway, ...]) -> None:
         await asyncio.sleep(self._grace_s)
         for adapter in adapters:
+            calls = self._calls.pop(id(adapter), None)
+            if calls is not None:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(calls.wait_until_idle(), LONGEST_CALL_S)
             await adapter.close()
 
     async def close(self) -> None:
