@@ -245,7 +245,7 @@ async def set_up_merchants(month: Month) -> None:
         reason="new",
     )
     await ada.open_page(f"/console/merchants/{tea.id}")
-    assert "Rolling reserve: 0 % → 10 %" in await ada.main_text(), await ada.main_text()
+    assert "Rolling reserve: 0% → 10%" in await ada.main_text(), await ada.main_text()
     for base, rate in (("EUR", "1.08"), ("JPY", "0.0067"), ("KWD", "3.25")):
         await fin.open_page("/console/rates")
         await fin.submit_form('form[action$="/rates/set"]', base=base, rate=rate, quote="USD")
