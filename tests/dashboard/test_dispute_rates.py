@@ -26,7 +26,7 @@ def test_the_rate_is_shown_by_month_and_card_brand(shop: Shop) -> None:
         "Visa limit: both 1.50% and 1,500 disputes Within the limit",
     ):
         assert text in page, page
-    assert "Disputes opened 1 Won 0 Lost 0 Dispute rate 25.00%" in text_of(ada.get(path))
+    assert "Disputes 1 Won 0 Lost 0 Dispute rate 25.00%" in text_of(ada.get(path))
     staff_page = text_of(agent.get("/console/disputes/rate", params={"merchant": shop.id}))
     assert "Visa 4 1 0 0 25.00%" in staff_page
     assert "All payments" in text_of(agent.get("/console/disputes/rate"))

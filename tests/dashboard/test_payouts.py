@@ -143,7 +143,7 @@ def test_the_next_available_amount_is_shown_with_its_day(shop: Shop, clock: Any)
 
     day_before = text_at(due - 86_400_000)
     assert re.search(r"\$9\.59 becomes available on \w+, Jan \d+\.", day_before)
-    assert "$9.59 was due already and is held back" in text_at(
+    assert "$9.59 is held back" in text_at(
         due + 86_400_000
     )  # the order is due, but no job has settled it
     sentence = "Nothing becomes available within two weeks; $9.59 does later."

@@ -7,12 +7,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from dashboard.pages import hidden_field_values
+from dashboard.pages import hidden_field_values, text_of
+from opentill import merchants
 from opentill.people import MERCHANT_ROLES
 from opentill.web import accent
 from support.api_server import Shop
 from support.people import PASSWORD, Visitor, create_person, heading_of
 from support.pictures import PICTURE, jpeg, png
+from support.spreadsheets import csv_rows
 
 FORM = {
     "display_name": "Quay Press",
@@ -350,3 +352,32 @@ def test_an_incomplete_form_leaves_the_stored_details_as_they_are(shop: Shop) ->
     page = read_page(ada, shop)
     assert hidden_value(page, "version") == version
     assert 'value="Quay Press GmbH"' in page
+
+
+def test_fees_and_settlement_are_told_in_words(shop: Shop) -> None:
+    viewer = create_person(shop.api_server, shop.id, "viewer")
+    shop.api_server.tx(
+        lambda tx: merchants.change(
+            tx, shop.id, 1, who="ann", reason="agreed",
+            fee_changes=("CREDIT_CARD:EUR=0.014+0.25", "ALIPAY=0.02"),
+        )
+    )  # fmt: skip
+    text = text_of(viewer.get(path_of(shop)).text)
+    for part in (
+        "Alipay 2% $2.00 of a payment of $100.00",
+        "Card in EUR 1.4% + €0.25 €1.65 of a payment of €100.00",
+        "All other payments 4% $4.00 of a payment of $100.00",
+        "days after the payment.",
+        "Only owners can change these settings.",
+    ):
+        assert part in text, (part, text)
+
+
+def test_the_list_of_payouts_is_a_file_with_the_same_filters(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    payout = shop.create_payout(500)
+    path = f"/dashboard/{shop.id}/payouts"
+    assert f'href="{path}.csv"' in owner.get(path).text
+    (row,) = csv_rows(owner.get(f"{path}.csv"))
+    assert (row["id"], row["status"], row["amount"]) == (payout.id, "PENDING", "5.00")
+    assert csv_rows(owner.get(f"{path}.csv?status=PAID")) == []

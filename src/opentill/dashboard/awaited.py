@@ -22,6 +22,7 @@ class NextAmount(msgspec.Struct, frozen=True):
     currency: str
     available: str
     day: str
+    is_today: bool  # whether ``day`` is today
     amount: str
     later: str
     held: str
@@ -35,11 +36,15 @@ def chart(localizer: Localizer, days: Sequence[Day], schedule: Expected | Curren
     def amount(minor: int) -> str:
         return localizer.amount(Money(minor, currency))
 
+    # Most merchants have no reserve.
+    names, columns = [_("From pending")], [pending.days]
+    if any(reserve.days):
+        names, columns = [*names, _("From the reserve")], [*columns, reserve.days]
     rows = [
         Row(localizer.recent_day(day.date, days[0].date), localizer.short_day(day.date), tuple(
             charts.money(localizer, Money(minor, currency)) for minor in amounts
         ))
-        for day, *amounts in zip(days, pending.days, reserve.days, strict=True)
+        for day, *amounts in zip(days, *columns, strict=True)
     ]  # fmt: skip
     return Chart(
         id=f"awaited-{currency}",
@@ -52,10 +57,7 @@ def chart(localizer: Localizer, days: Sequence[Day], schedule: Expected | Curren
             held=amount(pending.held + reserve.held),
         ),
         about=_("Day"),
-        series=[
-            Series(_("From pending"), "bars", currency),
-            Series(_("From the reserve"), "bars", currency),
-        ],
+        series=[Series(name, "bars", currency) for name in names],
         rows=rows,
     )
 
@@ -76,6 +78,7 @@ def next_amounts(localizer: Localizer, coming: Coming) -> list[NextAmount]:
             ""
             if index is None
             else localizer.recent_day(coming.days[index].date, coming.days[0].date),
+            index == 0,
             "" if index is None else amount(schedule.by_day[index]),
             amount(pending.later + reserve.later),
             amount(pending.held + reserve.held),

@@ -34,6 +34,7 @@ class Movement(msgspec.Struct, frozen=True):
     balances: tuple[tuple[str, str], ...]  # the accounts that changed, and their balances after it
     page: str
     id: str
+    is_transfer: bool  # between accounts of the merchant, so that their sum stays
     customer: str
     product: str
 
@@ -83,6 +84,7 @@ async def rows(
             ),
             page=_PAGES.get(entry.source_type, ""),
             id=entry.source_id if is_dispute else order_ids.get(entry.source_id, entry.source_id),
+            is_transfer=changed <= set(MERCHANT_ACCOUNTS),
             customer=(order.customer_email or order.customer_name or "") if order else "",
             product=order.product_name if order else "",
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from typing import Final
+from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -11,14 +12,14 @@ from opentill import figures, merchants, orders, payouts, refunds
 from opentill.core import money
 from opentill.core.errors import or_not_found
 from opentill.core.money import Money
-from opentill.dashboard import awaited
+from opentill.dashboard import awaited, page_helpers
 from opentill.dashboard.labels import PAYOUT_CONTENT, PAYOUT_STATUS
 from opentill.db.database import Tx
 from opentill.figures import PayoutContents, PayoutItem
 from opentill.http import csvfile
 from opentill.orders import Order
 from opentill.portal import downloads, lists, render
-from opentill.portal.lists import Pager
+from opentill.portal.lists import Days, Pager
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
@@ -35,21 +36,7 @@ async def show(request: PageRequest) -> Response:
     days = lists.days(request, zone)
     status = lists.choice(request, "status", payouts.STATUSES)
     number = lists.page_number(request)
-    db = request.app.replica.reading()
-    if text := lists.text(request, "query"):
-        matches = await db.read(lambda tx: payouts.list_matching(tx, merchant_id, text))
-        since, until = days.range
-        rows = [
-            match
-            for match in matches
-            if status in {None, match.status} and since <= match.created_at <= until
-        ]
-        total = len(rows)
-        rows = rows[(number - 1) * lists.SIZE :][: lists.SIZE]
-    else:
-        rows, total = await payouts.page(db, merchant_id, status, number, lists.SIZE, days.range)
-    ids = [row.id for row in rows]
-    accounts = await db.read(lambda tx: payouts.find_accounts_of(tx, merchant_id, ids))
+    rows, total, accounts = await _read_page(request, days, number)
     await figures.catch_up(request.app.db, merchant_id)
     coming = await figures.find_coming(request.app.db, merchant_id, zone, request.now)
     return render.page(
@@ -65,6 +52,7 @@ async def show(request: PageRequest) -> Response:
         pager=Pager(number, total),
         behind=coming.as_of if coming.as_of < request.now else None,
         has_fees=any(row.fee_minor for row in rows),
+        filters=f"?{urlencode(request.query)}" if request.query else "",
         next_amounts=awaited.next_amounts(localizer, coming),
         payouts=[
             (
@@ -76,6 +64,74 @@ async def show(request: PageRequest) -> Response:
             for row in rows
         ],
     )
+
+
+async def _read_page(
+    request: PageRequest, days: Days, number: int
+) -> tuple[list[payouts.Payout], int, dict[str, payouts.StoredAccount]]:
+    """Return a page (from 1) of the payouts that the filters match, their total, their accounts."""
+    merchant_id, db = request.access.merchant_id, request.app.replica.reading()
+    status = lists.choice(request, "status", payouts.STATUSES)
+    if text := lists.text(request, "query"):
+        matches = await db.read(lambda tx: payouts.list_matching(tx, merchant_id, text))
+        since, until = days.range
+        rows = [
+            match
+            for match in matches
+            if status in {None, match.status} and since <= match.created_at <= until
+        ]
+        total = len(rows)
+        rows = rows[(number - 1) * lists.SIZE :][: lists.SIZE]
+    else:
+        rows, total = await payouts.page(db, merchant_id, status, number, lists.SIZE, days.range)
+    ids = [row.id for row in rows]
+    accounts = await db.read(lambda tx: payouts.find_accounts_of(tx, merchant_id, ids))
+    return rows, total, accounts
+
+
+# Columns of the file of the list.
+_LIST_COLUMNS: Final = (
+    "timeUtc", "id", "status", "amount", "fee", "currency", "bankAccount", "bankReference",
+    "arrivedUtc", "cameBackUtc", "failureReason",
+)  # fmt: skip
+
+
+async def show_list_file(request: PageRequest) -> Response:
+    """Send all pages of the list as CSV, newest first."""
+    async with request.app.db.connection() as tx:
+        zone = ZoneInfo((await merchants.find(tx, request.access.merchant_id)).time_zone)
+    days = lists.days(request, zone)
+    if days.errors:  # redirect to the page, which shows the errors
+        return page_helpers.redirect(request, "payouts", **request.query)
+
+    def moment(at: int | None) -> str:
+        return "" if at is None else csvfile.format_utc(at)
+
+    async def lines() -> AsyncIterator[list[str]]:
+        number, left = 1, 1
+        while left > 0:
+            rows, total, accounts = await _read_page(request, days, number)
+            for row in rows:
+                account = accounts.get(row.id)
+                yield [
+                    csvfile.format_local(row.created_at, zone),
+                    csvfile.format_utc(row.created_at),
+                    row.id,
+                    row.status,
+                    money.show(row.amount_minor, row.currency),
+                    money.show(row.fee_minor, row.currency),
+                    row.currency,
+                    account.shown if account else "",
+                    csvfile.format_cell(row.bank_reference),
+                    moment(row.paid_at),
+                    moment(row.failed_at),
+                    csvfile.format_cell(row.failure_reason),
+                ]
+            left = total - number * lists.SIZE
+            number += 1
+
+    chunks = csvfile.encode_rows((f"time {zone}", *_LIST_COLUMNS), lines())
+    return await downloads.table(days.filename("payouts"), chunks)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,6 +280,7 @@ pages: Final = (
     Page(
         "GET", f"{DASHBOARD_PATH}/payouts", "payouts.read", show, menu=N_("Payouts"), group="money"
     ),
+    Page("GET", f"{DASHBOARD_PATH}/payouts.csv", "payouts.read", show_list_file),
     Page("GET", f"{DASHBOARD_PATH}/payouts/{{payout:id}}", "payouts.read", show_one),
     Page("GET", f"{DASHBOARD_PATH}/payouts/{{payout:id}}/contents.csv", "balance.read", show_file),
 )

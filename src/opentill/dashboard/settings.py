@@ -16,7 +16,7 @@ from starlette.responses import Response
 from opentill import merchants, people
 from opentill.core import money
 from opentill.core.errors import Invalid, PayloadTooLarge
-from opentill.dashboard import page_helpers
+from opentill.dashboard import page_helpers, terms_texts
 from opentill.dashboard.labels import ACCENT_NOTE, LOGO_ERROR, PROFILE_ERROR
 from opentill.merchants import (
     CUSTOMER_FIELDS,
@@ -84,6 +84,8 @@ async def _render_settings(
         preview_path=request.base + accent.address("#000000", "svg"),
         preview_color=color,
         logo=merchant.logo_path and request.base + merchant.logo_path,
+        fees=terms_texts.describe_fees(request.localizer, merchant),
+        terms=list(terms_texts.describe_terms(request.localizer, merchant)),
         zones=_zone_names(),
         errors=errors or {},
         scripts=request.access.may("settings.manage"),

@@ -37,11 +37,13 @@ from opentill.web.translations import N_
 class StatementTexts(msgspec.Struct, frozen=True):
     """A statement in one currency; all amounts and numbers are text.
 
-    ``accounts`` are name, opening, change and closing; ``changes`` are reason and amount;
-    ``types`` are entry type, number of entries, and their sum on each account and in total.
+    ``accounts`` are name, opening, change and closing; ``changes`` are reason and amount.
+    ``used`` are the accounts that were not empty all the time; ``types`` are entry type, number of
+    entries, and their sum on each of these accounts and in total.
     """
 
     currency: str
+    used: Sequence[str]
     entries: str
     opening: str
     closing: str
@@ -67,7 +69,6 @@ async def show(request: PageRequest) -> Response:
         days=days,
         merchant=merchant,
         months={N_("This month until today"): _month(today), N_("Last month"): _month(last_month)},
-        accounts=ACCOUNTS,
         first=_day(request.localizer, days, days.first),
         last=_day(request.localizer, days, days.last),
         statements=[_texts(request.localizer, row) for row in statements],
@@ -95,24 +96,33 @@ def _texts(localizer: Localizer, row: figures.Statement) -> StatementTexts:
     def amount(minor: int) -> str:
         return localizer.amount(Money(minor, row.currency))
 
+    # Accounts that stayed empty, and reasons for which nothing moved, are left out.
+    used = [
+        name
+        for name in ACCOUNTS
+        if row.opening[name]
+        or row.closing[name]
+        or any(getattr(type_, name) for type_ in row.types or ())
+    ] or list(ACCOUNTS)
     types = None
     if row.types is not None:
         types = [
             (type_.type, localizer.number(type_.entries), list(map(amount, (*sums, sum(sums)))))
             for type_ in row.types
-            for sums in [[getattr(type_, name) for name in ACCOUNTS]]
+            for sums in [[getattr(type_, name) for name in used]]
         ]
     changes = None
     if row.changes is not None:
-        changes = [(reason, amount(minor)) for reason, minor in row.changes.items()]
+        changes = [(reason, amount(minor)) for reason, minor in row.changes.items() if minor]
     return StatementTexts(
         currency=row.currency,
+        used=used,
         entries=localizer.number(row.entries),
         opening=amount(row.opening_minor),
         closing=amount(row.closing_minor),
         accounts=[
             (name, amount(opening), amount(closing - opening), amount(closing))
-            for name in ACCOUNTS
+            for name in used
             for opening, closing in [(row.opening[name], row.closing[name])]
         ],
         changes=changes,
@@ -222,7 +232,7 @@ def _report(
                 Table(
                     _("By type of movement: {number} in all", number=statement.entries),
                     [_("Movement"), localizer.pgettext("number of payments", "Number").unescape(),
-                     *(_(BALANCE[name]) for name in ACCOUNTS), _("All accounts")],
+                     *(_(BALANCE[name]) for name in statement.used), _("All accounts")],
                     [[_(ENTRY_TYPE[name]), number, *amounts]
                      for name, number, amounts in statement.types],
                 )

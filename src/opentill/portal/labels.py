@@ -154,7 +154,7 @@ ORDER_STATUS: Final[Mapping[Status, str]] = {
 }
 RATE_COLUMN: Final = {
     "payments": N_("Payments"),
-    "opened": N_("Disputes opened"),
+    "opened": N_("Disputes"),
     "won": N_("Won"),
     "lost": N_("Lost"),
     "rate": N_("Dispute rate"),
