@@ -328,6 +328,8 @@ class PayPalGateway:
 
     async def trace(self, payment_ref: str) -> str | None:
         """Return a payment's attempt id; "" if the payment is not ours, None on a failure."""
+        if not wire.reference(payment_ref):  # PayPal would repeat the report in vain
+            return ""
         capture = await self._get_capture(payment_ref, Deadline(self._timeout_s))
         if isinstance(capture, wire.Capture):
             return capture.custom_id if wire.is_attempt(capture.custom_id) else ""
