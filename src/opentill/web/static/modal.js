@@ -26,4 +26,8 @@ if (dialog) {
 if (sheet) {
   sheet.close();
   sheet.showPopover();
+  // The focus begins in the first field, or at the errors, not at the button that closes the sheet.
+  const first = sheet.querySelector("[autofocus]")
+    ?? sheet.querySelector(":is(input:not([type=hidden]), select, textarea)");
+  first?.focus();
 }
