@@ -84,11 +84,13 @@ async def _refund(page: Page, *, scripts: bool) -> None:
         await dialog.get_by_label("Amount to refund").fill("999")
         await expect(dialog).to_contain_text("You can refund at most")
     else:
-        await dialog.get_by_label("Reason").fill("broken lid")
+        await dialog.get_by_label("Reason").select_option("other")
+        await dialog.get_by_label("Details").fill("broken lid")
     await dialog.get_by_label("Amount to refund").fill("2.00")
     if not scripts:
         await dialog.get_by_role("button", name="Update").click()
-        await expect(dialog.get_by_label("Reason")).to_have_value("broken lid")
+        await expect(dialog.get_by_label("Reason")).to_have_value("other")
+        await expect(dialog.get_by_label("Details")).to_have_value("broken lid")
     await dialog.get_by_role("button", name="Refund $2.00").click()
     await expect(page.locator("main")).to_contain_text("refund of $2.00")
 
