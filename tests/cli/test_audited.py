@@ -38,7 +38,7 @@ OTHERS: Final = {
     "only read": "doctor health settings export statement",
     "are about the person who runs commands": "login logout whoami",
     "only read a feature's rows": "mail:list,aside merchants:list,show,terms,applications,changes"
-    " gateways:list,test keys:list epay:show,list,notices"
+    " gateways:explain,list,test gateways/rules:list keys:list epay:show,list,notices"
     " payouts:waiting refunds:cases approvals:list"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
     " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
@@ -61,7 +61,9 @@ OTHERS: Final = {
     "change people and roles; their own tests check the audit log": "people:invite,reset,role"
     ",remove,reset-factors,confirm-factors,keep-factors",
     "change gateway accounts; tests/cli/test_gateways.py checks the audit log": "gateways:add,pause"
-    ",resume,retire,rotate",
+    ",resume,retire,rotate,set",
+    "change routing rules; tests/gateways/test_rules.py checks the audit log": "gateways/rules:add"
+    ",move,remove",
     "change the deployment; their own tests check the audit log": "secret-key:replace"
     " skip-messages",
 }
@@ -99,7 +101,7 @@ def _list_other_commands() -> Iterator[str]:
     yield from (f"balance {kind}" for kind in KINDS)  # adjustments are in the audit log too
     for words in OTHERS.values():
         for word in words.split():
-            group, _, names = word.partition(":")
+            group, _, names = word.replace("/", " ").partition(":")
             yield from (f"{group} {name}" for name in names.split(",")) if names else (group,)
 
 

@@ -350,7 +350,7 @@ NEEDS: Final = (
     ),
     Need(
         name="broken_accounts",
-        permission="payments.read",
+        permission="deployment.read",
         count=_broken_accounts,
         page="/gateways",
     ),

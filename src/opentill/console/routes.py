@@ -47,7 +47,7 @@ def _text(request: PageRequest, reason: RouteReason) -> str:
         "percent": f"{reason.success_percent}%",
     }
     used = {name: value for name, value in values.items() if f"{{{name}}}" in text}
-    rule = [] if reason.rule is None else [_("Rule {rule}", rule=reason.rule)]
+    rule = [] if reason.rule is None else [_("Rule {rule}", rule=f"rr_…{reason.rule[-6:]}")]
     passed = (
         _(OBSTACLE[each.why], account=request.account_name(each.account)) for each in reason.passed
     )
