@@ -149,7 +149,7 @@ async def test_a_passkey_logs_in_without_a_password(
         await page.get_by_label("Email").fill(link.link.email)
         await page.get_by_label("Password").fill(PASSWORD)
         await page.get_by_role("button", name="Log in", exact=True).click()
-        await page.get_by_role("heading", name="Confirm your second factor").wait_for()
+        await page.get_by_role("heading", name="Use your passkey").wait_for()
         await page.get_by_role("button", name="Use your passkey").click()
         await page.wait_for_url(f"{url}/dashboard/{shop}/")
         db = page_server.state.app.db

@@ -61,7 +61,7 @@ def test_accepting_an_invitation_creates_a_person_and_logs_in(shop: Shop) -> Non
     assert "Owner" in home.text
     for second_use in (visitor.get(link.path), visitor.post(link.path, {"name": "Eve"})):
         assert (second_use.status_code, heading_of(second_use)) == (404, EXPIRED)
-        assert "It was used already, or it is older than 24 hours" in second_use.text
+        assert "It was used already, is older than 24 hours" in second_use.text
     ((_, inviter), (_, invitee)) = _audit(shop.api_server, shop.id)
     assert inviter == "tester"
     assert invitee.startswith(f"{email} (per_")

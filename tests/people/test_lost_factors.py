@@ -372,7 +372,9 @@ def test_an_authenticator_that_cannot_be_decrypted_is_replaced_after_a_recovery_
 
 def _confirm_authenticator(visitor: Visitor) -> list[str]:
     """Confirm the pending authenticator; return the new recovery codes."""
-    secret = re.search(r"<code>([A-Z2-7 ]+)</code>", visitor.get("/security/authenticator").text)
+    secret = re.search(
+        r'id="key"[^>]* value="([A-Z2-7 ]+)"', visitor.get("/security/authenticator").text
+    )
     assert secret is not None
     code = totp.code_at(secret[1].replace(" ", ""), now_ms() // 1000 // totp.PERIOD_S)
     confirmed = visitor.post("/security/authenticator", {"code": code})

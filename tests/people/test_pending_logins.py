@@ -20,7 +20,9 @@ _MINUTE_MS: Final = 60_000
 def _set_up_authenticator(ada: Visitor) -> str:
     """Set up an authenticator and return its secret."""
     ada.post("/security/authenticator/begin")
-    match = re.search(r"<code>([A-Z2-7 ]+)</code>", ada.get("/security/authenticator").text)
+    match = re.search(
+        r'id="key"[^>]* value="([A-Z2-7 ]+)"', ada.get("/security/authenticator").text
+    )
     assert match is not None
     secret = match[1].replace(" ", "")
     confirmed = ada.post("/security/authenticator", {"code": _code(secret)})

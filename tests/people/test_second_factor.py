@@ -45,7 +45,7 @@ def _set_up_authenticator(ada: Visitor) -> tuple[str, list[str]]:
         "/security/authenticator"
     )
     page = ada.get("/security/authenticator").text
-    secret = re.search(r"<code>([A-Z2-7 ]+)</code>", page)
+    secret = re.search(r'id="key"[^>]* value="([A-Z2-7 ]+)"', page)
     assert secret is not None
     assert ada.get("/security/authenticator.svg").headers["content-type"].startswith("image/svg")
     plain_secret = secret[1].replace(" ", "")
@@ -109,9 +109,24 @@ def test_the_login_page_asks_for_a_code_only_after_the_right_password(shop: Shop
     assert visitor.log_in().headers["location"] == "/login/factor"
     page = visitor.get("/login/factor").text
     assert ada.email in page
-    assert re.search(r'name="code"[^>]* autofocus', page)
+    assert re.search(r'name="code"[^>]* inputmode="numeric"[^>]* autofocus', page)
     assert visitor.post("/login/factor", {"code": _code(secret, 1)}).status_code == 303
     assert visitor.get("/security").status_code == 200
+
+
+def test_a_recovery_code_has_a_form_of_its_own_that_errors_keep(shop: Shop) -> None:
+    ada = create_person(shop.api_server, shop.id, "owner")
+    _, codes = _set_up_authenticator(ada)
+    visitor = Visitor(shop.api_server, ada.email)
+    visitor.log_in()
+    assert 'href="/login/factor?recovery=1"' in visitor.get("/login/factor").text
+    page = visitor.get("/login/factor", params={"recovery": "1"})
+    assert heading_of(page) == "Enter a recovery code"
+    assert 'inputmode="numeric"' not in page.text
+    refused = visitor.post("/login/factor", {"code": "wrong", "recovery": "1"})
+    assert (refused.status_code, heading_of(refused)) == (401, "Enter a recovery code")
+    accepted = visitor.post("/login/factor", {"code": codes[0], "recovery": "1"})
+    assert accepted.status_code == 303
 
 
 def test_a_pending_login_opens_nothing_and_ends_after_ten_minutes(

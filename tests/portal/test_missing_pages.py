@@ -87,10 +87,12 @@ def test_a_missing_page_of_the_console_keeps_the_menu_and_offers_its_list(
 
 def test_a_forbidden_page_keeps_the_menu(shop: Shop) -> None:
     finance = create_person(shop.api_server, shop.id, "finance")
+    create_person(shop.api_server, shop.id, "owner")
     response = finance.get(f"/dashboard/{shop.id}/developers/events")
-    assert (response.status_code, heading_of(response)) == (403, "You may not do this")
+    assert (response.status_code, heading_of(response)) == (403, "You do not have access")
     assert has_frame(response)
-    assert "An owner of the team can change your role." in response.text
+    assert "An owner can change your role." in response.text
+    assert "You can ask: \u2068Ada Example\u2069" in response.text
 
 
 def test_the_list_is_one_that_the_person_may_open(shop: Shop) -> None:

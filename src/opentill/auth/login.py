@@ -29,7 +29,7 @@ async def show_login(request: PageRequest) -> Response:
     if request.optional_login is not None:
         goal = request.next or await _home(request, request.login.person_id)
         return render.see_other(request, goal)
-    return render.page(request, "login.html", email="", next=request.next)
+    return render.page(request, "login.html", scripts=True, email="", next=request.next)
 
 
 async def log_in(request: PageRequest) -> Response:
@@ -51,6 +51,7 @@ async def log_in(request: PageRequest) -> Response:
             request,
             "login.html",
             403,
+            scripts=True,
             email=email,
             next=goal,
             wait=wait,
@@ -66,6 +67,7 @@ async def log_in(request: PageRequest) -> Response:
             request,
             "login.html",
             401,
+            scripts=True,
             email=email,
             next=goal,
             errors={"email": N_("Email or password is wrong")},
@@ -76,6 +78,7 @@ async def log_in(request: PageRequest) -> Response:
             "login.html",
             429,
             {"retry-after": str(problem.retry_after_s)},
+            scripts=True,
             email=email,
             next=goal,
             errors={"email": N_("There were too many attempts. Try again in {wait}")},
@@ -96,7 +99,7 @@ def _factor_page(goal: str) -> str:
 
 async def show_factor(request: PageRequest) -> Response:
     """Show the page on which a pending login proves its second factor."""
-    return await _factor(request, request.next)
+    return await _factor(request, request.next, by_recovery=request.query.get("recovery") == "1")
 
 
 async def _factor(
@@ -105,6 +108,8 @@ async def _factor(
     status: int = 200,
     errors: dict[str, str] | None = None,
     wait: str = "",
+    *,
+    by_recovery: bool = False,
 ) -> Response:
     login = request.pending_login
     if login is None:
@@ -119,16 +124,18 @@ async def _factor(
         return security, await identity_proof.passkey_options(tx, request, security, login)
 
     security, options = await request.app.db.run(work)
+    has_other = security.authenticator or options is not None
     return render.page(
         request, "factor.html", status, scripts=options is not None, options=options,
         security=security, next=goal, email=login.email, errors=errors or {}, wait=wait,
+        by_recovery=by_recovery or not has_other,
     )  # fmt: skip
 
 
 async def prove_factor(request: PageRequest) -> Response:
     """Check the proof of a second factor: a passkey, a code or a recovery code."""
     form, settings, login = await request.form(), request.app.settings, request.pending_login
-    goal = safe_next(form.get("next", ""))
+    goal, by_recovery = safe_next(form.get("next", "")), form.get("recovery") == "1"
     if login is None:
         return await _factor(request, goal)
     try:
@@ -149,7 +156,7 @@ async def prove_factor(request: PageRequest) -> Response:
         errors = {"code": N_("This code is wrong or was already used")}
         if form.get("credential"):
             errors = {"passkey": N_("This passkey was not accepted. Please try again")}
-        return await _factor(request, goal, 401, errors)
+        return await _factor(request, goal, 401, errors, by_recovery=by_recovery)
     except TooManyRequests as problem:
         wait = request.localizer.duration(problem.retry_after_s * 1000)
         return await _factor(
@@ -158,6 +165,7 @@ async def prove_factor(request: PageRequest) -> Response:
             429,
             {"code": N_("There were too many attempts. Try again in {wait}")},
             wait,
+            by_recovery=by_recovery,
         )
     except NotLoggedIn:  # the login has ended meanwhile, for example by a new password
         request.admit(None)

@@ -100,6 +100,12 @@ DELIVERY_STATUS: Final = {
     "SUCCEEDED": N_("Delivered"),
     "FAILED": N_("Failed"),
 }
+EVENT_DELIVERY: Final = {
+    "FAILED": N_("Failed"),
+    "RETRYING": N_("Retrying"),
+    "PENDING": NC_("webhook delivery", "Pending"),
+    "SUCCEEDED": N_("Delivered"),
+}
 DISPUTE_COLUMN: Final = {
     "amount": N_("Amount"),
     "customer": N_("Customer"),

@@ -105,12 +105,25 @@ def routes(portal: Portal, prefix: str = "") -> list[Route]:
 
 
 async def _error_page(error: Exception, request: PageRequest) -> Response:
+    owners: list[str] = []
     if isinstance(error, _SHOWN_IN_FRAME):
         try:
             await _admit_to_frame(request)
+            if isinstance(error, NotPermitted):
+                owners = await _owners(request)
         except Exception as frame_error:  # noqa: BLE001 - the database may have stopped responding
             error = frame_error
-    return render.error_page(error, request)
+    return render.error_page(error, request, owners)
+
+
+async def _owners(request: PageRequest) -> list[str]:
+    """Return the names of the owners whom a member can ask for another role."""
+    access = request.optional_access
+    if access is None or access.role is None:
+        return []
+    async with request.app.db.connection() as tx:
+        members = await people.members(tx, access.merchant_id)
+    return [member.name for member in members if member.role == "owner"]
 
 
 async def _admit_to_frame(request: PageRequest) -> None:

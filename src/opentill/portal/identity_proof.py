@@ -70,7 +70,7 @@ async def require(
     return render.page(
         request, "proof.html", status, form=form | files, errors=errors, security=security,
         action=text or PROVED_ACTION[action], facts=facts, wait=wait, options=options,
-        scripts=options is not None,
+        scripts=True,
         files=bool(files), lost=len(files) < len(await request.files()),
     )  # fmt: skip
 

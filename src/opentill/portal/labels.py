@@ -295,19 +295,19 @@ QUALIFIED_STAFF_ROLE: Final[Mapping[StaffRole, str]] = {
 }
 ERROR_TEXT: Final = {
     "forbidden": N_(
-        "Your role at this merchant does not include it. An owner of the team can change your role."
+        "Your role at this merchant does not include it. An owner can change your role."
     ),
     "missing": N_("There is no page at this address, or what it showed no longer exists."),
     "missing_link": N_(
-        "It was used already, or it is older than 24 hours. If you have an account, log in. "
-        "Otherwise ask for a new link."
+        "It was used already, is older than 24 hours, or was copied in part. Ask for a new link, "
+        "or log in if you have an account."
     ),
     "refused": N_("Nothing was changed. Please open the page again and start from there."),
     "busy": N_("Please wait a moment, then try again."),
     "unavailable": N_("The page cannot be shown just now. Please try again soon."),
 }
 ERROR_TITLE: Final = {
-    "forbidden": N_("You may not do this"),
+    "forbidden": N_("You do not have access"),
     "missing": N_("We cannot find this page"),
     "missing_link": N_("This link has expired"),
     "refused": N_("This request cannot be processed"),

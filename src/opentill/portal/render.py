@@ -73,8 +73,11 @@ def see_other(request: PageRequest, path: str) -> Response:
     return responses.see_other(request.base + path)
 
 
-def error_page(error: Exception, request: PageRequest) -> Response:
-    """Render the page of a problem; other exceptions are defects, and logged."""
+def error_page(error: Exception, request: PageRequest, owners: Sequence[str] = ()) -> Response:
+    """Render the page of a problem; other exceptions are defects, and logged.
+
+    ``owners``: the names of the people who can give the reader another role.
+    """
     status, headers = responses.error_headers(error)
     is_forbidden = status == NotPermitted.status
     name: str = "forbidden" if is_forbidden else responses.TROUBLES.get(status, "refused")
@@ -101,4 +104,5 @@ def error_page(error: Exception, request: PageRequest) -> Response:
         error_title=title,
         missing_id=missing_id,
         above=above,
+        owners=owners,
     )

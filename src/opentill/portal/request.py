@@ -31,6 +31,7 @@ _NO_FILTERS: Final = _RESULTS | {
     "for",
     "tab",
     "sort",
+    "test",
 }
 
 

@@ -1,5 +1,6 @@
 // Adds a copy button beside each element with data-copy: a field, or the short form of an id whose
-// whole text is in data-value. With data-short, the name of the button does not repeat that text.
+// whole text is in data-value. With data-short, the name of the button does not repeat that text; with
+// data-button, the button shows its name.
 // Without this script readers select the text and copy it themselves.
 "use strict";
 
@@ -25,16 +26,17 @@ async function copyText(text) {
 
 for (const place of document.querySelectorAll("[data-copy]")) {
   const isField = place.matches("input");
+  const isNamed = isField || "button" in place.dataset;
   const button = document.createElement("button");
   button.type = "button";
-  button.className = isField ? "button plain" : "copy";
+  button.className = isNamed ? "button plain" : "copy";
   const icon = document.createElement("span");
   icon.className = "icon icon-copy";
   icon.setAttribute("aria-hidden", "true");
   const announcement = document.createElement("span");
   announcement.className = "off-page";
   announcement.setAttribute("role", "status");
-  if (isField) {
+  if (isNamed) {
     button.textContent = place.dataset.copy;
   } else {
     button.append(icon);
@@ -48,12 +50,12 @@ for (const place of document.querySelectorAll("[data-copy]")) {
     if (isField) place.select(); // if it was not copied, the reader can copy the selection
     if (!isCopied) return;
     announcement.textContent = place.dataset.copied;
-    if (isField) button.textContent = place.dataset.copied;
+    if (isNamed) button.textContent = place.dataset.copied;
     else icon.className = "icon icon-check";
     button.focus();
     setTimeout(() => {
       announcement.textContent = "";
-      if (isField) button.textContent = place.dataset.copy;
+      if (isNamed) button.textContent = place.dataset.copy;
       else icon.className = "icon icon-copy";
     }, 2000);
   });

@@ -1,4 +1,4 @@
-// Adds a button to fields for a new password that shows what was typed. Without this script the
+// Adds a button to fields for a password that shows what was typed. Without this script the
 // password stays hidden.
 "use strict";
 
@@ -18,6 +18,8 @@ for (const field of document.querySelectorAll("[data-show]")) {
   field.form.addEventListener("submit", () => { field.type = "password"; });
   const place = document.createElement("div");
   place.className = "with-show";
+  const hasFocus = field.autofocus || document.activeElement === field;
   field.replaceWith(place);
   place.append(field, button);
+  if (hasFocus) field.focus(); // it was lost with the old place
 }
