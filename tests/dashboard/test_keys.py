@@ -11,6 +11,7 @@ from dashboard.pages import new_form_id
 from opentill import merchants
 from opentill.core.errors import Unavailable
 from opentill.merchants import KeyUses
+from opentill.people import MERCHANT_ROLES, key_scopes
 from support.api_server import ApiServer, Shop
 from support.people import create_person
 
@@ -114,6 +115,19 @@ def test_an_owners_key_has_the_selected_scopes_or_full_access(shop: Shop) -> Non
     page = owner.get(page_path(shop, balance_id)).text
     assert "balance:read" in page
     assert owner.email in page
+
+
+def test_a_read_only_key_has_each_scope_that_the_person_may_give_and_that_only_reads(
+    shop: Shop,
+) -> None:
+    for role in (one for one in MERCHANT_ROLES if one in {"owner", "developer"}):
+        person = create_person(shop.api_server, shop.id, role)
+        form = {"name": role, "access": "read", "scope:products:write": "yes"}
+        read_secret(person.post(page_path(shop), form))
+        (row,) = (row for row in key_rows(shop) if row["name"] == role)
+        reading = [one for one in key_scopes.grantable_scopes(role) if one.endswith(":read")]
+        assert sorted(row["scopes"]) == sorted(reading)
+        assert len(reading) > 1
 
 
 def test_each_field_of_a_key_shows_its_error_and_keeps_its_input(shop: Shop) -> None:

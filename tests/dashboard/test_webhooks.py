@@ -221,10 +221,11 @@ def test_showing_the_secret_needs_a_step_up(shop: Shop, clock: Any) -> None:
         assert owner.post(f"{path}/rotate", form).headers["location"] == f"{path}?done=rotated"
     clock(shop.api_server.app.clock() + 11 * MINUTE)
     step_up = owner.post(f"{path}/secret")
-    assert 'name="proof_password"' in step_up.text
+    assert re.search(r'name="proof_password"[^>]* autofocus', step_up.text)
+    assert "<strong>Show the signing secret</strong>" in step_up.text
     assert "whsec_" not in step_up.text
     page = owner.post(f"{path}/secret", {"proof_password": PASSWORD})
-    (secret,) = re.findall(r"whsec_[\w+/=]+", page.text)
+    (secret,) = re.findall(r'id="secret"[^>]* value="(whsec_[\w+/=]+)"[^>]* data-copy', page.text)
     assert secret != endpoint["secret"]
     rows = shop.api_server.sql(
         "select action from audit_log where merchant_id = $1 and subject = $2 order by number",
@@ -252,6 +253,9 @@ def test_a_test_event_is_sent_and_its_result_is_shown(sending_server: ApiServer)
         page = developer.get(result_url)
         assert "Your server did not accept it. Next attempt:" in text_of(page)
         assert "The server responded with HTTP 503 in" in page.text
+        endpoints = text_of(developer.get(path_of(shop, "webhooks")))
+        assert "Errors 100.0%" in endpoints
+        assert "Failing" in endpoints
         assert "http-equiv" not in page.text
         receiver.behave = lambda _: 200
         form = {"form_id": new_form_id(developer, path)}
@@ -261,7 +265,7 @@ def test_a_test_event_is_sent_and_its_result_is_shown(sending_server: ApiServer)
         assert len(receiver.received) == 2
         assert '"test":true' in receiver.received[1].body.decode()
         pending = text_of(developer.get(path, params={"status": "PENDING"}))
-        assert pending.count("Test event Test webhook.test Failed, next attempt") == 1
+        assert pending.count("Test event Test webhook.test Retrying Next attempt: ") == 1
         closed = f"http://127.0.0.1:{free_port()}/hook"
         path = path_of(shop, "webhooks", shop.create_endpoint(url=closed)["id"])
         form = {"form_id": new_form_id(developer, path)}
@@ -269,6 +273,7 @@ def test_a_test_event_is_sent_and_its_result_is_shown(sending_server: ApiServer)
         dispatch(shop, 3)
         page = text_of(developer.get(result_url))
         assert "The server refused the connection." in page
+        assert "Your server could not be reached." in page
         assert "Error" not in page
     assert not shop.data("GET", "/v1/events")["items"]
 
@@ -297,7 +302,8 @@ def test_deliveries_and_events_are_shown_and_can_be_resent(sending_server: ApiSe
         assert 'title="0 of the newest 1 deliveries"' in support.get(path_of(shop, "webhooks")).text
         events = support.get(path_of(shop, "events"), params={"type": "order.paid"})
         assert "Payment succeeded" in text_of(events)
-        assert "$9.99 ada@example.com" in text_of(events)
+        assert "$9.99 order.paid · ada@example.com" in text_of(events)
+        assert "Delivered" in text_of(events)
         (event_id,) = re.findall(r"developers/events/(evt_\w+)\"", events.text)
         assert order["id"] in events.text
         assert "<code>checkout.completed</code>" not in events.text

@@ -20,12 +20,15 @@ async def show(request: PageRequest) -> Response:
     """
     merchant_id, access = request.merchant_id, request.access
     keys = endpoints = tested = None
+    endpoint_id = ""
     async with request.app.db.connection() as tx:
         if access.may("keys.read"):
             stored_keys = await merchants.keys(tx, merchant_id)
             keys = any(key.opens(request.now) for key in stored_keys)
         if access.may("endpoints.read"):
-            endpoints = bool(await webhooks.search(tx, merchant_id))
+            stored_endpoints = await webhooks.search(tx, merchant_id)
+            endpoints = bool(stored_endpoints)
+            endpoint_id = stored_endpoints[0].id if endpoints else ""
             tested = bool(await webhooks.find_activity(tx, merchant_id))
         sessions = bool(await orders.list_newest(tx, merchant_id, 1))
     return render.page(
@@ -35,6 +38,7 @@ async def show(request: PageRequest) -> Response:
         keys=keys,
         sessions=sessions,
         endpoints=endpoints,
+        endpoint_id=endpoint_id,
         tested=tested,
     )
 

@@ -171,8 +171,22 @@ def _redirect_to_epay(request: PageRequest, **query: str) -> Response:
 _PLACE: Final = f"{developers.PLACE}/epay"
 pages: Final = (
     Page("GET", _PLACE, "epay.read", show, menu=N_("Epay"), group="developers"),
-    Page("POST", f"{_PLACE}/enable", "epay.manage", enable),
-    Page("POST", f"{_PLACE}/rotate", "epay.manage", rotate, fields=("rotate",)),
-    Page("POST", f"{_PLACE}/disable", "epay.manage", disable, fields=("disable",)),
+    Page("POST", f"{_PLACE}/enable", "epay.manage", enable, proves=N_("Enable Epay")),
+    Page(
+        "POST",
+        f"{_PLACE}/rotate",
+        "epay.manage",
+        rotate,
+        fields=("rotate",),
+        proves=N_("Replace the Epay key"),
+    ),
+    Page(
+        "POST",
+        f"{_PLACE}/disable",
+        "epay.manage",
+        disable,
+        fields=("disable",),
+        proves=N_("Disable Epay"),
+    ),
     Page("POST", f"{_PLACE}/resend", "events.resend", resend, fields=("order",)),
 )

@@ -1,7 +1,7 @@
 """A merchant's events: the list, and the page of each with its deliveries."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -19,6 +19,10 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 from opentill.webhooks import TYPES, Endpoint, LogQuery, StoredEvent
 
+# The least successful delivery of an event, which the list shows; RETRYING has failed before.
+DeliveryState = Literal["FAILED", "RETRYING", "PENDING", "SUCCEEDED"]
+_WORST_FIRST: Final[tuple[DeliveryState, ...]] = get_args(DeliveryState)
+
 
 class Row(msgspec.Struct, frozen=True):
     """An event with the amount, order and customer that it is about, "" where it has none."""
@@ -27,6 +31,7 @@ class Row(msgspec.Struct, frozen=True):
     amount: str
     order_id: str
     customer: str
+    delivery: DeliveryState | None = None  # None: no endpoint has received it, or should
 
 
 async def _build_rows(tx: Tx, request: PageRequest, events: Sequence[StoredEvent]) -> list[Row]:
@@ -35,13 +40,30 @@ async def _build_rows(tx: Tx, request: PageRequest, events: Sequence[StoredEvent
     orders_by_id = (
         await orders.find_many(tx, request.merchant_id, sorted(order_ids)) if order_ids else {}
     )
+    states = await _delivery_states(tx, request.merchant_id, events)
     rows: list[Row] = []
     for event, payload in zip(events, payloads, strict=True):
         order_id = str(payload.get("order_id") or "")
         order = orders_by_id.get(order_id)
         amount = _format_amount(request, payload)
-        rows.append(Row(event, amount, order_id, (order and order.customer_email) or ""))
+        customer = (order and order.customer_email) or ""
+        rows.append(Row(event, amount, order_id, customer, states.get(event.id)))
     return rows
+
+
+async def _delivery_states(
+    tx: Tx, merchant_id: str, events: Sequence[StoredEvent]
+) -> dict[str, DeliveryState]:
+    """Return the state of the least successful delivery of each event that has one."""
+    deliveries = await webhooks.find_deliveries_of(tx, merchant_id, [event.id for event in events])
+    states: dict[str, DeliveryState] = {}
+    for delivery in deliveries:
+        is_retried = delivery.status == "PENDING" and delivery.attempts > 0
+        state: DeliveryState = "RETRYING" if is_retried else delivery.status
+        states[delivery.event_id] = min(
+            state, states.get(delivery.event_id, state), key=_WORST_FIRST.index
+        )
+    return states
 
 
 def _read_payload(event: StoredEvent) -> dict[str, Any]:

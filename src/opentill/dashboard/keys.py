@@ -15,7 +15,7 @@ from opentill.dashboard import developers, page_helpers
 from opentill.db.database import Tx
 from opentill.figures.model import day_bounds
 from opentill.merchants import Key, KeyFields, NewKey
-from opentill.people import key_scopes
+from opentill.people import MerchantRole, key_scopes
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
@@ -87,10 +87,13 @@ def _group_scopes(scopes: Sequence[str]) -> list[tuple[str, list[tuple[str, str]
     return list(grants.items())
 
 
-def _read_scopes(form: Mapping[str, str]) -> list[str] | None:
-    """Return the selected scopes, None for a key with full access."""
+def _read_scopes(form: Mapping[str, str], role: MerchantRole | None) -> list[str] | None:
+    """Return the selected scopes, or all that only read; None for a key with full access."""
     if form["access"] == "all":
         return None
+    if form["access"] == "read":
+        grantable = key_scopes.grantable_scopes(role) if role else ()
+        return [scope for scope in grantable if scope.endswith(":read")]
     return [scope for scope in people.SCOPES if f"{_SCOPE}{scope}" in form]
 
 
@@ -106,7 +109,7 @@ async def create(request: PageRequest) -> Response:
         errors["expires"] = N_("Enter a day as 2026-01-31")
     elif expires_at is not None and expires_at <= request.now:
         errors["expires"] = N_("Enter today or a later day")
-    scopes = _read_scopes(form)
+    scopes = _read_scopes(form, request.access.role)
     if scopes == []:
         errors["scopes"] = N_("Select at least one permission")
     if errors:
@@ -256,9 +259,37 @@ _PLACE: Final = f"{developers.PLACE}/keys"
 _ONE: Final = f"{_PLACE}/{{key:id}}"
 pages: Final = (
     Page("GET", _PLACE, "keys.read", show, menu=N_("API keys"), group="developers"),
-    Page("POST", _PLACE, "keys.manage", create, fields=("name", "expires", "access")),
+    Page(
+        "POST",
+        _PLACE,
+        "keys.manage",
+        create,
+        fields=("name", "expires", "access"),
+        proves=N_("Create an API key"),
+    ),
     Page("GET", _ONE, "keys.read", show_one),
-    Page("POST", f"{_ONE}/rename", "keys.manage", rename, fields=("name",)),
-    Page("POST", f"{_ONE}/regenerate", "keys.manage", regenerate, fields=("replace",)),
-    Page("POST", f"{_ONE}/revoke", "keys.manage", revoke, fields=("revoke",)),
+    Page(
+        "POST",
+        f"{_ONE}/rename",
+        "keys.manage",
+        rename,
+        fields=("name",),
+        proves=N_("Rename an API key"),
+    ),
+    Page(
+        "POST",
+        f"{_ONE}/regenerate",
+        "keys.manage",
+        regenerate,
+        fields=("replace",),
+        proves=N_("Replace an API key"),
+    ),
+    Page(
+        "POST",
+        f"{_ONE}/revoke",
+        "keys.manage",
+        revoke,
+        fields=("revoke",),
+        proves=N_("Revoke an API key"),
+    ),
 )

@@ -38,7 +38,6 @@ async def show(request: PageRequest) -> Response:
         request,
         "requests.html",
         zone=zone,
-        most=refused.MOST,
         days=_DAYS,
         rows=[(row, _moment(request, row.at, zone)) for row in rows[start : start + pager.size]],
         ignored=[(row, _moment(request, row.last_at, zone)) for row in ignored],

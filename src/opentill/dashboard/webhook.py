@@ -103,6 +103,8 @@ async def _render_endpoint(
 ) -> Response:
     """Show the page, with an error of a form or with the deliveries."""
     zone, endpoint = await _find_endpoint(request)
+    async with request.app.db.connection() as tx:
+        activity = await webhooks.find_activity(tx, request.merchant_id)
     defaults: dict[str, Any] = {
         "form": msgspec.structs.asdict(endpoint),
         "seen_at": endpoint.updated_at,
@@ -110,6 +112,7 @@ async def _render_endpoint(
         "deliveries": None,
         "test": None,
         "done": None,
+        "secret": "",
     }
     page_values: dict[str, Any] = {**defaults, **values}
     return render.page(
@@ -118,6 +121,7 @@ async def _render_endpoint(
         status,
         errors=errors or {},
         endpoint=endpoint,
+        activity=activity.get(endpoint.id),
         host=_host(endpoint),
         zone=zone,
         types=TYPES,
@@ -219,7 +223,7 @@ async def reveal(request: PageRequest) -> Response:
         return await _render_endpoint(
             request, 409, {"secret": N_("The secret cannot be read any more: make a new one")}
         )
-    return render.page(request, "webhook_secret.html", secret=secret)
+    return await _render_endpoint(request, secret=secret)
 
 
 async def rotate(request: PageRequest) -> Response:
@@ -282,11 +286,40 @@ async def _send(
 _ONE: Final = f"{PLACE}/{{endpoint:id}}"
 pages: Final = (
     Page("GET", _ONE, "endpoints.read", show),
-    Page("POST", _ONE, "endpoints.manage", change, fields=(*FIELDS, "seen_at")),
-    Page("POST", f"{_ONE}/status", "endpoints.manage", switch, fields=("status",)),
-    Page("POST", f"{_ONE}/remove", "endpoints.manage", remove, fields=("confirm",)),
-    Page("POST", f"{_ONE}/secret", "endpoints.secrets", reveal),
-    Page("POST", f"{_ONE}/rotate", "endpoints.secrets", rotate),
+    Page(
+        "POST",
+        _ONE,
+        "endpoints.manage",
+        change,
+        fields=(*FIELDS, "seen_at"),
+        proves=N_("Change a webhook endpoint"),
+    ),
+    Page(
+        "POST",
+        f"{_ONE}/status",
+        "endpoints.manage",
+        switch,
+        fields=("status",),
+        proves=N_("Enable or disable a webhook endpoint"),
+    ),
+    Page(
+        "POST",
+        f"{_ONE}/remove",
+        "endpoints.manage",
+        remove,
+        fields=("confirm",),
+        proves=N_("Remove a webhook endpoint"),
+    ),
+    Page(
+        "POST", f"{_ONE}/secret", "endpoints.secrets", reveal, proves=N_("Show the signing secret")
+    ),
+    Page(
+        "POST",
+        f"{_ONE}/rotate",
+        "endpoints.secrets",
+        rotate,
+        proves=N_("Replace the signing secret"),
+    ),
     Page("POST", f"{_ONE}/test", "events.test", send_test),
     Page("POST", f"{_ONE}/resend", "events.resend", resend, fields=("event",)),
 )

@@ -128,5 +128,7 @@ async def add(request: PageRequest) -> Response:
 
 pages: Final = (
     Page("GET", PLACE, "endpoints.read", show, menu=N_("Webhooks"), group="developers"),
-    Page("POST", PLACE, "endpoints.manage", add, fields=FIELDS),
+    Page(
+        "POST", PLACE, "endpoints.manage", add, fields=FIELDS, proves=N_("Add a webhook endpoint")
+    ),
 )
