@@ -261,6 +261,9 @@ def test_without_a_mail_server_pages_do_not_offer_mail(api_server: ApiServer, sh
     assert visitor.get("/forgot").status_code == 404
     assert "/forgot" not in visitor.get("/login").text
     assert "this service has no mail server" in owner.get(f"/dashboard/{shop.id}/mails").text
+    link = f"/dashboard/{shop.id}/mails?sheet=preferences"
+    assert f'href="{link}"' in owner.get(f"/dashboard/{shop.id}/settings").text
+    assert '<dialog class="sheet" id="preferences"' in owner.get(link).text
     receipt = owner.get(f"/dashboard/{shop.id}/payments/{order['id']}/receipt").text
     assert "form_id" not in receipt
     form = {"email": new_address(), "role": "viewer"}

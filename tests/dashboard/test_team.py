@@ -166,6 +166,21 @@ def test_an_invalid_invitation_shows_its_error_and_keeps_its_input(shop: Shop) -
     assert ada.post(f"{path}/remove", {"person": stranger.person_id}).status_code == 404
 
 
+def test_a_new_link_of_an_invitation_replaces_the_first(shop: Shop) -> None:
+    ada = create_person(shop.api_server, shop.id, "owner")
+    first = invite(ada, shop, "dan@example.com", "support")
+    page = ada.get(f"/dashboard/{shop.id}/team").text
+    assert '<input type="hidden" name="email" value="dan@example.com">' in page
+    assert '<input type="hidden" name="role" value="support">' in page
+    second = invite(ada, shop, "dan@example.com", "support")
+    stranger = Visitor(shop.api_server)
+    headings = [
+        heading_of(stranger.get(link.removeprefix(shop.api_server.url))) for link in (first, second)
+    ]
+    assert headings[0] == "This link has expired"
+    assert headings[1].startswith("Join ")
+
+
 def test_an_invitation_can_be_withdrawn(shop: Shop) -> None:
     other_shop = shop.api_server.create_shop()
     ada, stranger = (

@@ -155,8 +155,36 @@ async def withdraw(request: PageRequest) -> Response:
 _PLACE: Final = f"{DASHBOARD_PATH}/team"
 pages: Final = (
     Page("GET", _PLACE, "team.read", show, menu=N_("Team"), group="settings"),
-    Page("POST", f"{_PLACE}/invite", "team.manage", invite, fields=("email", "role")),
-    Page("POST", f"{_PLACE}/role", "team.manage", change_role, fields=("person", "role")),
-    Page("POST", f"{_PLACE}/remove", "team.manage", remove, fields=("person",)),
-    Page("POST", f"{_PLACE}/withdraw", "team.manage", withdraw, fields=("id",)),
+    Page(
+        "POST",
+        f"{_PLACE}/invite",
+        "team.manage",
+        invite,
+        fields=("email", "role"),
+        proves=N_("Invite a member"),
+    ),
+    Page(
+        "POST",
+        f"{_PLACE}/role",
+        "team.manage",
+        change_role,
+        fields=("person", "role"),
+        proves=N_("Change the role of a member"),
+    ),
+    Page(
+        "POST",
+        f"{_PLACE}/remove",
+        "team.manage",
+        remove,
+        fields=("person",),
+        proves=N_("Remove a member"),
+    ),
+    Page(
+        "POST",
+        f"{_PLACE}/withdraw",
+        "team.manage",
+        withdraw,
+        fields=("id",),
+        proves=N_("Withdraw an invitation"),
+    ),
 )
