@@ -22,7 +22,7 @@ def test_merchants_are_found_by_a_part_of_their_name_or_their_id(shop: Shop) -> 
     ):
         page = staff.get("/console/merchants", params={"query": query}).text
         assert [page.count(f'title="{merchant_id}"') for merchant_id in ids] == counts, query
-    assert "Nothing matches" in page
+    assert "No merchants match these filters." in page
     actor = Actor("eve", "late papers")
     shop.api_server.tx(lambda tx: merchants.change_status(tx, ids[1], "suspended", actor, now))
     for status, counts in (("", [1, 1]), ("ACTIVE", [1, 0]), ("SUSPENDED", [0, 1]), ("x", [1, 1])):

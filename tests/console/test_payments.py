@@ -70,7 +70,10 @@ def test_searching_an_id_opens_the_payment_and_texts_are_searched_at_all_merchan
         redirect = agent.get(PATH, params={"query": text})
         assert redirect.headers.get("location") == path, text
     assert f'href="{path}"' in agent.get(PATH, params={"query": "ann@example.com"}).text
-    assert "Nothing matches." in agent.get(PATH, params={"query": "nobody@example.com"}).text
+    assert (
+        "No payments match these filters."
+        in agent.get(PATH, params={"query": "nobody@example.com"}).text
+    )
     matches = agent.get(PATH, params={"query": "ann@example.com", "merchant": shop.id})
     assert f'href="{path}"' in matches.text
     assert read_audit_rows(shop, agent) == []
@@ -367,7 +370,7 @@ def test_a_member_who_is_also_staff_has_the_permissions_of_staff_in_the_console(
         member_and_staff.person_id,
     )
     order = shop.create_paid_order()
-    assert "Freeze" not in member_and_staff.get(f"/dashboard/{shop.id}/payments/{order['id']}").text
+    assert "Held" not in member_and_staff.get(f"/dashboard/{shop.id}/payments/{order['id']}").text
     assert ">Fee<" in member_and_staff.get(f"{PATH}/{order['id']}").text.replace("</strong>", "<")
 
 

@@ -89,7 +89,10 @@ def test_the_list_shows_open_disputes_first_with_the_time_left(
     assert list_ids(status="OPEN", **{"from": "2026-11-18"}) == [due_soon.id, overdue.id]
     assert list_ids(**{"from": "2026-11-19"}) == []
     assert list_ids(page="2") == []
-    assert "Nothing matches" in ada.get(page_path(shop), params={"status": "LOST"}).text
+    assert (
+        "No disputes match these filters."
+        in ada.get(page_path(shop), params={"status": "LOST"}).text
+    )
 
 
 def test_a_dispute_shows_its_facts_movements_and_history(shop: Shop) -> None:

@@ -95,7 +95,10 @@ def test_notifications_are_listed_with_their_results_and_can_be_resent(
     assert "not sent: " in page
     assert "Tries: 1" in page
     assert order["out_trade_no"] in developer.get(path, params={"state": "WAITING"}).text
-    assert "Nothing matches" in developer.get(path, params={"state": "FAILED"}).text
+    assert (
+        "No notifications match these filters."
+        in developer.get(path, params={"state": "FAILED"}).text
+    )
     form = {"order": epay_shop.order_id(order)}
     assert developer.post(f"{path}/resend", form).status_code == 303
     assert "Tries: 0" in developer.get(path).text

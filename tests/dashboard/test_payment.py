@@ -191,13 +191,13 @@ def test_the_timeline_shows_what_happened_newest_first_and_no_bookkeeping(
     assert not re.search(r"\b(txn|evt|att|re)_[0-9a-z]{14,}", timeline)
     assert ledger_rows(page) == [
         "Correction +$0.50 Available $14.70",
-        "Unfreeze +$15.00 Available $14.20 Frozen $0.00",
-        "Freeze -$15.00 Available -$0.80 Frozen $15.00",
+        "Released +$15.00 Available $14.20 Frozen $0.00",
+        "Held for dispute -$15.00 Available -$0.80 Frozen $15.00",
         "Settlement +$14.20 Pending $0.00 Available $14.20",
-        "Unfreeze +$1.00 Pending $14.20 Frozen $0.00",
-        "Freeze -$1.00 Pending $13.20 Frozen $1.00",
+        "Released +$1.00 Pending $14.20 Frozen $0.00",
+        "Held for refund -$1.00 Pending $13.20 Frozen $1.00",
         "Refund -$5.00 Frozen $0.00",
-        "Freeze -$5.00 Pending $14.20 Frozen $5.00",
+        "Held for refund -$5.00 Pending $14.20 Frozen $5.00",
         "Fee -$0.80 Pending $19.20",
         "Payment +$20.00 Pending $20.00",
     ]
@@ -563,7 +563,7 @@ def test_an_unpaid_payment_is_canceled_once(shop: Shop) -> None:
         assert "The payment is canceled." in text_of(owner.get(response.headers["location"]))
     assert shop.read_order(order["id"])["status"] == "CLOSED"
     page = owner.get(page_path(shop, order["id"]))
-    assert timeline_titles(page)[0] == "Closed: it can no longer be paid"
+    assert timeline_titles(page)[0] == "Canceled: it can no longer be paid"
     assert event_types(page) == ["checkout.expired", "order.closed"]
     rows = server.sql("select reason from audit_log where action = 'sessions end'"
                       " and merchant_id = $1", shop.id)  # fmt: skip

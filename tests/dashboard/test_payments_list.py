@@ -80,7 +80,7 @@ def test_the_list_of_payments_and_its_export_have_the_same_filters(shop: Shop) -
         page = payments.page(**query, with_order="1")
         assert {id_ for id_ in all_ids if f"<bdi>{id_}</bdi>" in page} == expected, query
         assert {row["id"] for row in payments.export(**query)} == expected, query
-    assert payments.page(amount="1").count("Nothing matches.") == 1
+    assert payments.page(amount="1").count("No payments match these filters.") == 1
     options = re.findall(
         r'<option value="(prod_\w+)"( selected)?>([^<]*)<', payments.page(product=cup)
     )
@@ -99,7 +99,7 @@ def test_tabs_have_the_number_of_their_payments_and_filter_by_several_statuses(s
     tabs = re.findall(r'<li><a href="[^"]*"[^>]*>(\w+) <span class="count">(\d+)<', payments.page())
     assert dict(tabs) == {
         "All": "3", "Succeeded": "2", "Refunded": "0", "Disputed": "0", "Failed": "0",
-        "Incomplete": "1", "Closed": "0",
+        "Incomplete": "1", "Expired": "0",
     }  # fmt: skip
     cases: list[tuple[dict[str, str], set[str]]] = [
         ({"tab": "succeeded"}, {paid["id"], settled["id"]}),
@@ -218,7 +218,7 @@ def test_a_form_with_empty_fields_does_not_filter(shop: Shop) -> None:
         ("payments", {"with_order": "", "query": ""}, "There are no payments yet"),
     ):
         page = text_of(owner.get(f"/dashboard/{shop.id}/{path}", params=query))
-        assert "Nothing matches." not in page, path
+        assert "No payments match these filters." not in page, path
         assert sentence.lower() in page.lower(), path
         assert "Clear" not in page, path
     assert 'name="with_order" value="1" checked' in PaymentsList(shop).page(with_order="1")

@@ -63,7 +63,7 @@ def test_language_and_messages_in_the_query_are_no_filters(shop: Shop) -> None:
     assert "There are no disputes." in unfiltered
     assert "Clear" not in unfiltered
     filtered = ada.get(f"{path}&status=WON").text
-    assert "Nothing matches" in filtered
+    assert "No disputes match these filters." in filtered
     assert "Clear" in filtered
 
 

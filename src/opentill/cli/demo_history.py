@@ -186,7 +186,7 @@ class History:
         if draw < 0.16:  # noqa: PLR2004 - the first payment is declined
             self._plan(now + self._random_number(120_000), partial(pay, "DECLINED"))
             if draw < 0.11:  # noqa: PLR2004 - and the customer does not try again
-                self._plan(session.expires_at, partial(self._expire, session.id))
+                self._plan(session.expires_at + 1, partial(self._expire, session.id))
                 return
         self._plan(now + 120_000 + self._random_number(180_000), partial(pay, "SUCCEEDED"))
 

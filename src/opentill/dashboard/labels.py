@@ -301,7 +301,7 @@ PAYMENT_TAB: Final = {
     "disputed": NC_("payments", "Disputed"),
     "failed": NC_("payments", "Failed"),
     "incomplete": NC_("payments", "Incomplete"),
-    "closed": NC_("payments", "Closed"),
+    "closed": NC_("payments", "Expired"),
 }
 PAYMENT_METHOD_NAME: Final = {
     "CREDIT_CARD": N_("Card"),

@@ -363,8 +363,7 @@ async def access(db: Db, login: Login, merchant_id: str, now: int) -> Access:
         workplaces = await queries.WORKPLACES.all(tx, person_id=login.person_id)
         for workplace in workplaces:
             if workplace.merchant_id == merchant_id:
-                name, role = workplace.merchant_name, workplace.role
-                return Access(login, merchant_id, name, role, workplaces)
+                return Access.of_member(login, workplace, workplaces)
         return await visit(db, login, merchant_id, now, workplaces)
 
 
@@ -380,7 +379,8 @@ async def visit(
     async with db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
     await db.run(lambda tx: _visit(tx, login, merchant_id, now))
-    return Access(login, merchant_id, merchant.name, None, workplaces or [])
+    standing = (merchant.status == "SUSPENDED", merchant.charge_off or merchant.payout_off or "")
+    return Access(login, merchant_id, merchant.name, None, workplaces or [], *standing)
 
 
 async def _visit(tx: Tx, login: Login, merchant_id: str, now: int) -> None:

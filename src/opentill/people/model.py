@@ -3,7 +3,7 @@
 import hashlib
 import re
 import secrets
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import msgspec
 
@@ -90,6 +90,8 @@ class Workplace(msgspec.Struct, frozen=True, kw_only=True):
     merchant_id: str
     merchant_name: str
     role: MerchantRole
+    is_suspended: bool = False
+    suspension_reason: str = ""
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,6 +227,21 @@ class Access(msgspec.Struct, frozen=True):
     merchant_name: str
     role: MerchantRole | None  # None for staff, who may only read
     workplaces: list[Workplace]  # all merchants that the person is a member of
+    is_suspended: bool = False  # whether the operator has suspended the merchant
+    suspension_reason: str = ""
+
+    @classmethod
+    def of_member(cls, login: Login, workplace: Workplace, workplaces: list[Workplace]) -> Self:
+        """Return a member's access to one of their workplaces."""
+        return cls(
+            login,
+            workplace.merchant_id,
+            workplace.merchant_name,
+            workplace.role,
+            workplaces,
+            workplace.is_suspended,
+            workplace.suspension_reason,
+        )
 
     def may(self, permission: Permission) -> bool:
         """Whether the person's role gives them a permission at this merchant."""

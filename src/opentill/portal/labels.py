@@ -83,8 +83,8 @@ ENTRY_TYPE: Final = {
     "PAYMENT": N_("Payment"),
     "SETTLEMENT": N_("Settlement"),
     "PAYOUT": N_("Payout"),
-    "FREEZE": N_("Freeze"),
-    "UNFREEZE": N_("Unfreeze"),
+    "FREEZE": N_("Held"),
+    "UNFREEZE": N_("Released"),
     "CHARGEBACK": N_("Chargeback"),
     "CHARGEBACK_FEE": N_("Chargeback fee"),
     "CHARGEBACK_RECOVERY": N_("Chargeback recovered"),
@@ -97,10 +97,18 @@ ENTRY_TYPE: Final = {
     "FEE": N_("Fee"),
     "BALANCE_CORRECTION": N_("Correction"),
 }
+# Why an order is closed, other than by its time.
+CLOSED_AS: Final = {"CANCELED": N_("Canceled"), "DECLINED": NC_("order status", "Declined")}
+# The name of a FREEZE by the source of its entry.
+HELD_FOR: Final = {
+    "refund": N_("Held for refund"),
+    "dispute": N_("Held for dispute"),
+    "operator": N_("Held by the operator"),
+}
 HISTORY_EVENT: Final = {
-    "expired": N_("Closed: it can no longer be paid"),
-    "refused": N_("Failed: it can no longer be paid"),
-    "voided": N_("Revoked: it can no longer be paid"),
+    "expired": N_("Expired: it can no longer be paid"),
+    "refused": N_("Declined: it can no longer be paid"),
+    "voided": N_("Canceled: it can no longer be paid"),
     "carried_over": N_("What was left of it has left the pending balance"),
     "reserve_released": N_("The reserve was released"),
     "amount_differs": N_("The bank reports another amount than the one due"),
@@ -148,9 +156,9 @@ ORDER_STATUS: Final[Mapping[Status, str]] = {
     "REFUNDED": N_("Refunded"),
     "DISPUTED": N_("Disputed"),
     "CHARGEBACK": NC_("order status", "Charged back"),
-    "FAILED": N_("Failed"),
-    "CLOSED": N_("Closed"),
-    "REVOKED": N_("Revoked"),
+    "FAILED": NC_("order status", "Declined"),
+    "CLOSED": N_("Expired"),
+    "REVOKED": N_("Canceled"),
 }
 RATE_COLUMN: Final = {
     "payments": N_("Payments"),
@@ -314,3 +322,8 @@ ERROR_TITLE: Final = {
     "busy": N_("Too many requests"),
     "unavailable": N_("We will be back in a moment"),
 }
+
+
+def entry_name(type_: str, source: str) -> str:
+    """Return the name of a ledger entry of this type and source, to be translated."""
+    return HELD_FOR.get(source, ENTRY_TYPE[type_]) if type_ == "FREEZE" else ENTRY_TYPE[type_]

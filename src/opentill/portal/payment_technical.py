@@ -7,7 +7,7 @@ import msgspec
 from markupsafe import Markup
 
 from opentill.ledger import Entry
-from opentill.portal.labels import ENTRY_TYPE, SHOP_NOTICE
+from opentill.portal.labels import SHOP_NOTICE, entry_name
 from opentill.portal.payment_details import Payment, amount_formatter
 from opentill.web.language import Localizer
 from opentill.web.translations import N_, NC_
@@ -80,7 +80,7 @@ def ledger_rows(payment: Payment, localizer: Localizer) -> list[LedgerRow]:
         sign = "+" if entry.shown_minor > 0 else ""
         return LedgerRow(
             entry=entry,
-            name=ENTRY_TYPE[entry.type],
+            name=entry_name(entry.type, entry.source_type),
             amount=sign + amount(entry.shown_minor, entry.currency),
             balances=tuple(
                 (name, amount(minor, entry.currency))

@@ -11,7 +11,7 @@ from jinja2 import Environment
 from jinja2.ext import Extension
 
 from opentill.core.ids import is_id
-from opentill.portal import labels
+from opentill.portal import form_errors, labels
 from opentill.portal.model import CONSOLE_PATH, SENDER, Page
 from opentill.web import dispute_reasons, templates, user_agents
 
@@ -123,6 +123,9 @@ def _create_environment(folders: Sequence[Path]) -> Environment:
     environment.filters["device"] = user_agents.describe
     environment.filters["pretty"] = _indent_json
     own_filters: dict[str, Any] = {
+        "focus_error": form_errors.focus_error,
+        "focus_first": form_errors.focus_first,
+        "shows_error": form_errors.shows_error,
         "dispute_reason": dispute_reasons.text_of,
         "dispute_reason_name": dispute_reasons.name_of,
     }

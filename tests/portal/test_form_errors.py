@@ -1,0 +1,33 @@
+"""A single error is shown at its field alone; several errors have a summary."""
+
+from opentill.portal import form_errors
+from support.api_server import Shop
+from support.people import create_person
+
+FORM = (
+    '<input type="hidden" name="a" id="a"><p id="b-error">Wrong</p>'
+    '<input class="x" id="b" name="b">'
+)
+
+
+def test_a_single_error_at_its_field_needs_no_summary_and_has_the_focus() -> None:
+    assert form_errors.shows_error(FORM, {"b": "Wrong"})
+    assert '<input class="x" id="b" autofocus name="b">' in form_errors.focus_error(FORM, {"b": ""})
+    assert '<input class="x" id="b" autofocus name="b">' in form_errors.focus_first(FORM)
+
+
+def test_errors_without_a_field_and_several_errors_need_a_summary() -> None:
+    for errors in ({}, None, {"a": ""}, {"c": ""}, {"b": "", "c": ""}):
+        assert not form_errors.shows_error(FORM, errors)
+        assert form_errors.focus_error(FORM, errors) == FORM
+
+
+def test_a_form_with_two_errors_shows_a_summary(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    path = f"/dashboard/{shop.id}/developers/keys"
+    page = owner.post(path, {"name": "", "expires": "soon", "scopes": "some"}).text
+    assert page.count('<div class="box bad" role="alert"') == 1
+    assert page.count(" autofocus") == 1
+    page = owner.post(path, {"name": "", "access": "all"}).text
+    assert page.count("Please check your entries") == 0
+    assert 'id="name" autofocus' in page
