@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from opentill.core.errors import ConfigurationError, Invalid
-from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.gateways.model import Reports
 from opentill.gateways.paypal import PayPalGateway, report
@@ -77,7 +76,7 @@ async def test_every_movement_is_a_row_of_the_report(
     assert await fetch(gateway, since - 9 * DAY_MS, since - 8 * DAY_MS) == []
 
 
-ATTEMPT: Final = new_id("att")
+ATTEMPT: Final = "att_01m8f4rxf8ezmb77tr3y4whk05"
 MOVEMENTS: Final = (
     # Each row: event code, status, amount, and the row of the report
     ("T0006", "S", "10.00", f"payment,{ATTEMPT},10.00"),
