@@ -244,7 +244,8 @@ def test_a_response_needs_attention_until_staff_add_a_note(shop: Shop) -> None:
     need, path = "/console/needs/responses", f"/console/disputes/{dispute.id}"
     assert f'href="{path}"' not in agent.get(need).text
     response = owner.post(
-        f"/dashboard/{shop.id}/disputes/{dispute.id}/response", {"response": "CONTESTED"}
+        f"/dashboard/{shop.id}/disputes/{dispute.id}/response",
+        {"response": "CONTESTED", "explanation": "Delivered."},
     )
     assert response.status_code == 303
     assert f'href="{need}"' in agent.get("/console/").text

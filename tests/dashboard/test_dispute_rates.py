@@ -23,7 +23,7 @@ def test_the_rate_is_shown_by_month_and_card_brand(shop: Shop) -> None:
     for text in (
         "All payments 4 1 0 0 25.00% 25.00%",
         "Visa 4 1 0 0 25.00%",
-        "Visa limit: both 1.50% and 1,500 disputes Within the limit",
+        "Visa: 1.50%, from 1,500 disputes a month Within the limit",
     ):
         assert text in page, page
     assert "Disputes 1 Won 0 Lost 0 Dispute rate 25.00%" in text_of(ada.get(path))

@@ -83,6 +83,7 @@ def test_a_dispute_is_contested_and_may_still_be_accepted(shop: Shop) -> None:
     dispute = _open(shop)
     path = _path(shop, dispute)
     form = {"response": "CONTESTED", "form_id": new_form_id(ada, path)}
+    form["explanation"] = "The parcel arrived on Monday."
     for _ in range(2):  # a double click
         response = ada.post(f"{path}/response", form)
         assert response.headers["location"] == f"{path}?done=CONTESTED"
@@ -92,9 +93,8 @@ def test_a_dispute_is_contested_and_may_still_be_accepted(shop: Shop) -> None:
     assert "Contest the dispute" not in page
     assert "Contested Product not received" in text_of(agent.get("/console/disputes"))
     assert "Contested: submit the evidence" in text_of(agent.get(f"/console/disputes/{dispute.id}"))
-    refusal = ada.post(f"{path}/response", {"response": "ACCEPTED"})
-    assert (refusal.status_code, "Confirm that you accept" in refusal.text) == (400, True)
-    accepted = ada.post(f"{path}/response", {"response": "ACCEPTED", "confirm": "yes"})
+    assert page.count("The parcel arrived on Monday.") == 1
+    accepted = ada.post(f"{path}/response", {"response": "ACCEPTED"})
     assert accepted.headers["location"] == f"{path}?done=ACCEPTED"
     page = text_of(ada.get(path))
     assert "You have accepted the dispute." in page
@@ -111,13 +111,41 @@ def test_a_dispute_is_contested_and_may_still_be_accepted(shop: Shop) -> None:
     ]  # fmt: skip
 
 
+def test_contesting_needs_a_file_a_note_or_an_explanation(shop: Shop) -> None:
+    ada, server = create_person(shop.api_server, shop.id, "owner"), shop.api_server
+    contest = {"response": "CONTESTED"}
+    dispute = _open(shop)
+    path = _path(shop, dispute)
+    server.tx(
+        lambda tx: disputes.add_note(
+            tx, shop.id, dispute.id, "by the operator", "bo", server.app.clock()
+        )
+    )
+    for explanation, error in (
+        ("", "Add a file, or explain why"),
+        (" \n", "Add a file, or explain why"),
+        ("bell\x07", "Enter plain text of 1 to 5,000 characters"),
+    ):
+        refusal = ada.post(f"{path}/response", {**contest, "explanation": explanation})
+        assert (refusal.status_code, error in refusal.text) == (400, True)
+        assert 'id="explanation-error"' in refusal.text
+    assert server.sql("select from audit_log where action = 'disputes respond'") == []
+    row = shop.data("GET", f"/v1/disputes/{dispute.id}")
+    assert [note["note"] for note in row["notes"]] == ["by the operator"]
+    assert ada.post(f"{path}/notes", {"note": "Delivered."}).status_code == 303
+    assert ada.post(f"{path}/response", contest).status_code == 303
+    with_file = _open(shop)
+    assert upload(ada, _path(shop, with_file, "evidence"), PDF).status_code == 303
+    assert ada.post(_path(shop, with_file, "response"), contest).status_code == 303
+
+
 def test_of_two_people_who_contest_at_once_only_the_first_is_audited(shop: Shop) -> None:
     people = [create_person(shop.api_server, shop.id, role) for role in ("owner", "support")]
     dispute = _open(shop)
     path = _path(shop, dispute, "response")
 
     def contest(person: Visitor) -> httpx2.Response:
-        return person.post(path, {"response": "CONTESTED"})
+        return person.post(path, {"response": "CONTESTED", "explanation": "Sent."})
 
     with ThreadPoolExecutor() as executor:
         responses = list(executor.map(contest, people))
@@ -165,7 +193,8 @@ def test_a_disputed_payment_leads_to_the_dispute_until_it_is_decided(shop: Shop)
     # Without the permission to see disputes, a person learns only why there is no refund.
     developer = text_of(create_person(server, shop.id, "developer").get(payment))
     assert "Respond to the dispute" not in developer
-    ada.post(_path(shop, dispute, "response"), {"response": "CONTESTED"})
+    response = {"response": "CONTESTED", "explanation": "Delivered."}
+    ada.post(_path(shop, dispute, "response"), response)
     page = text_of(ada.get(payment))
     assert ("You have contested it." in page, "Respond to the dispute" in page) == (True, False)
     assert "Disputes to respond to" not in text_of(ada.get(home))

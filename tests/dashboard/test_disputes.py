@@ -101,7 +101,7 @@ def test_a_dispute_shows_its_facts_movements_and_history(shop: Shop) -> None:
     page = text_of(ada.get(page_path(shop, dispute.id)))
     for text in (
         "Dispute of $9.99", "Payment of $9.99", "none set", "Fee if lost $15.00",
-        "Nothing is sent automatically", "The payment does not settle",
+        "submits your files and your explanation to the bank", "The payment does not settle",
     ):  # fmt: skip
         assert text in page
     decide(shop, dispute, "lost")

@@ -15,6 +15,7 @@ CONDITIONAL: Final = frozenset({
     "amount",  # of actions on payments and differences with an amount
     "confirm",  # of closing a merchant
     "description",  # of payment links without a product
+    "explanation",  # of a dispute that is contested
     "form_id",
     "keys",  # asked for in a second step
     "language",  # of the owner's invitation when a merchant is approved

@@ -9,9 +9,9 @@ from starlette.responses import Response
 from opentill import disputes, figures, ledger, merchants, orders, people
 from opentill.core.errors import Invalid, KeyReused, PayloadTooLarge, or_not_found
 from opentill.core.money import Money
-from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
+from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
 from opentill.dashboard import page_helpers
-from opentill.dashboard.labels import EVIDENCE_ERROR, RESPONSE_ERROR
+from opentill.dashboard.labels import EVIDENCE_ERROR, EXPLANATION_ERROR, RESPONSE_ERROR
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, Evidence, EvidenceRefused, Note
 from opentill.orders import HistoryRow, OrderCustomer
@@ -45,6 +45,14 @@ class HistoryItem(msgspec.Struct, frozen=True):
     kind: Kind
     email: str = ""
     text: str = ""
+
+
+class _ExplanationRefused(Exception):
+    """A dispute cannot be contested with this explanation."""
+
+    def __init__(self, why: Literal["missing", "text", "many"]) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 async def show_list(request: PageRequest) -> Response:
@@ -118,7 +126,11 @@ async def show(request: PageRequest) -> Response:
 
 
 async def _render_dispute(
-    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None, note: str = ""
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    note: str = "",
+    explanation: str = "",
 ) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
@@ -151,10 +163,18 @@ async def _render_dispute(
         entries=[(entry, Money(entry.shown_minor, entry.currency)) for entry in entries],
         errors=errors or {},
         note=note,
+        explanation=explanation,
+        has_evidence=_has_evidence(files, dispute_notes),
+        scripts=True,
         max_note=LONGEST_NOTE,
         full_of_notes=len(dispute_notes) >= MOST_NOTES,
         form_id=form_ids.new_form_id,
     )
+
+
+def _has_evidence(files: list[Evidence], dispute_notes: list[Note]) -> bool:
+    """Return whether the merchant has given a file or a note that the bank can get."""
+    return bool(files) or any(note.by_merchant for note in dispute_notes)
 
 
 async def _find_dispute(tx: Tx, request: PageRequest) -> Dispute:
@@ -233,16 +253,15 @@ async def add_evidence(request: PageRequest) -> Response:
 
 
 async def respond(request: PageRequest) -> Response:
-    """Accept or contest a dispute.
+    """Accept or contest a dispute. Contesting needs a file, a note or an explanation.
 
-    Sending the same form again has no effect.
+    The explanation is stored as a note. Sending the same form again has no effect.
     """
     form, dispute_id = await request.form(), request.ids["dispute"]
     response = next((r for r in get_args(disputes.Response) if r == form.get("response")), None)
     if response is None:
         return await _render_dispute(request, 400, {"response": RESPONSE_ERROR["response"]})
-    if response == "ACCEPTED" and form.get("confirm") != "yes":
-        return await _render_dispute(request, 400, {"confirm": RESPONSE_ERROR["confirm"]})
+    explanation = form.get("explanation", "") if response == "CONTESTED" else ""
     actor = people.actor_of(request.login, _REASON)
 
     async def work(tx: Tx) -> str:
@@ -253,13 +272,37 @@ async def respond(request: PageRequest) -> Response:
         await disputes.respond(
             tx, request.merchant_id, dispute_id, response, who=actor.who, now=request.now
         )
+        if explanation.strip():
+            await _add_explanation(tx, request, dispute_id, explanation, actor.who)
+        elif response == "CONTESTED":
+            dispute = await _find_dispute(tx, request)
+            files = await disputes.list_evidence(tx, dispute)
+            if not _has_evidence(files, await disputes.list_notes(tx, dispute)):
+                raise _ExplanationRefused("missing")
         return dispute_id
 
     try:
         await form_ids.run_once(request, work)
+    except _ExplanationRefused as refused:
+        errors = {"explanation": EXPLANATION_ERROR[refused.why]}
+        return await _render_dispute(request, 400, errors, explanation=explanation)
     except (Invalid, KeyReused):  # somebody else has responded, or the dispute is decided
         return await _render_dispute(request, 409, {"response": RESPONSE_ERROR["late"]})
     return _redirect_to_dispute(request, response)
+
+
+async def _add_explanation(
+    tx: Tx, request: PageRequest, dispute_id: str, text: str, who: str
+) -> None:
+    """Store an explanation as a note. Raises _ExplanationRefused."""
+    try:
+        await disputes.add_note(
+            tx, request.merchant_id, dispute_id, text, who, request.now, by_merchant=True
+        )
+    except NotesFull:
+        raise _ExplanationRefused("many") from None
+    except Invalid:
+        raise _ExplanationRefused("text") from None
 
 
 async def show_record(request: PageRequest) -> Response:

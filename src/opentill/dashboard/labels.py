@@ -175,6 +175,11 @@ EVIDENCE_ERROR: Final = {
     "many": N_("A dispute has at most 10 files"),
     "closed": N_("The dispute is decided: no more files are taken"),
 }
+EXPLANATION_ERROR: Final = {
+    "missing": N_("Add a file, or explain why the customer owes the money"),
+    "text": N_("Enter plain text of 1 to 5,000 characters"),
+    "many": N_("There can be at most 100 notes: leave the explanation empty"),
+}
 KEY_STATE: Final = {
     "valid": N_("Active"),
     "expired": N_("Expired"),
@@ -384,7 +389,6 @@ REFUSAL: Final = {
 }
 RESPONSE_ERROR: Final = {
     "response": N_("Choose whether to accept or to contest the dispute"),
-    "confirm": N_("Confirm that you accept the loss"),
     "late": N_(
         "The dispute has changed since you opened this page: somebody has responded, or the bank "
         "has decided. Nothing was changed"

@@ -55,8 +55,8 @@ def _row(localizer: Localizer, rate: DisputeRate) -> Row:
             "opened": localizer.number(rate.opened),
             "won": localizer.number(rate.won),
             "lost": localizer.number(rate.lost),
-            "rate": _percent(localizer, rate.rate) if rate.opened else _NONE,
-            "volume": _volume(localizer, rate) if rate.opened else _NONE,
+            "rate": _percent(localizer, rate.rate),
+            "volume": _volume(localizer, rate),
             "limit": _limits(localizer, rate),
         },
         exceeded="" if exceeded is None else _program(exceeded),
@@ -88,7 +88,7 @@ def _volume(localizer: Localizer, rate: DisputeRate) -> str:
 def _limits(localizer: Localizer, rate: DisputeRate) -> str:
     texts = (
         localizer.gettext(
-            N_("{program} limit: both {rate} and {number} disputes"),
+            N_("{program}: {rate}, from {number} disputes a month"),
             program=_program(limit),
             rate=localizer.rate(limit.rate),
             number=localizer.number(limit.disputes),
