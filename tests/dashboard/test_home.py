@@ -38,6 +38,14 @@ def test_a_new_merchant_sees_the_steps_to_the_first_payment(shop: Shop) -> None:
     text = text_of(read_home(owner, shop))
     assert "Add a product (done)" in text
     assert "Create a checkout session (done)" in text
+    assert "Create a payment link (done)" not in text
+    link = shop.data("POST", "/v1/payment-links", json={"productId": shop.create_product()["id"]})
+    page = read_home(owner, shop)
+    assert "Create a payment link (done)" in text_of(page)
+    assert f'class="button" href="/dashboard/{shop.id}/links/{link["id"]}"' in page
+    viewer = create_person(shop.api_server, shop.id, "viewer")
+    assert "Add a bank account" in text_of(page)
+    assert "Add a bank account" not in text_of(read_home(viewer, shop))
     shop.create_paid_order()
     shop.api_server.run(jobs.count_all(shop.api_server.app.db))
     assert "Get started" not in read_home(owner, shop)

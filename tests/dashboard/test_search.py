@@ -69,6 +69,8 @@ CASES: Final = [
     ("Kettle 7", "Payments"),
     ("green", "Products"),
     ("hook", "Webhook endpoints"),
+    ("Webhooks", "Pages"),
+    ("settings", "Pages"),
     ("nobody", ""),
 ]  # fmt: skip
 

@@ -3,6 +3,7 @@
 from typing import Final
 from zoneinfo import ZoneInfo
 
+import msgspec
 from starlette.responses import Response
 
 from opentill import (
@@ -12,6 +13,7 @@ from opentill import (
     ledger,
     merchants,
     orders,
+    payment_links,
     payouts,
     people,
     products,
@@ -35,6 +37,36 @@ _DAY_MS: Final = 86_400_000
 _RECENT_MS: Final = 14 * _DAY_MS  # a failed payout needs attention for this time
 
 
+class Step(msgspec.Struct, frozen=True):
+    """A step of a new merchant.
+
+    ``below`` is its page's path below the merchant's, with its query; ``path`` is the path of a
+    page of the person.
+    """
+
+    name: str
+    is_done: bool
+    below: str
+    path: str = ""
+
+    @property
+    def page(self) -> str:
+        """The path with * for each id in it, as ``Portal.has_page`` takes it."""
+        return Todo(self.name, 0, self.below).page
+
+
+class StartingWay(msgspec.Struct, frozen=True):
+    """A way to take payments or to be paid out, with its steps in order."""
+
+    name: str
+    steps: list[Step]
+
+    @property
+    def next_step(self) -> Step | None:
+        """The first step that is not done, None if all are."""
+        return next((step for step in self.steps if not step.is_done), None)
+
+
 async def choose(request: PageRequest) -> Response:
     """Redirect a member of one merchant to its home page; let others choose a merchant."""
     async with request.app.db.connection() as tx:
@@ -55,10 +87,10 @@ async def show(request: PageRequest) -> Response:
     zone = ZoneInfo(merchant.time_zone)
     await figures.catch_up(request.app.db, merchant.id)
     rows = await figures.read(request.app.db, merchant.id, zone, request.now)
-    start: list[Todo] = []
+    start: list[StartingWay] = []
     if not any(row.ever.payments for row in rows.currencies):
         async with request.app.db.connection() as tx:
-            start = await _tasks_before_first_payment(tx, request, newest)
+            start = await _ways_to_first_payment(tx, request, newest)
     texts = home_figures.FigureTexts(
         request.localizer,
         zone,
@@ -161,42 +193,69 @@ async def _unanswered_disputes(tx: Tx, request: PageRequest) -> Todo:
     return Todo(text, unanswered.number, page, limit, day)
 
 
-async def _tasks_before_first_payment(
+async def _ways_to_first_payment(
     tx: Tx, request: PageRequest, newest: list[Order]
-) -> list[Todo]:
-    """Return the tasks up to the first payment; ``number`` is 1 if a task is done, else 0."""
+) -> list[StartingWay]:
+    """Return the steps of a new merchant that this person may take."""
+    access, merchant_id = request.access, request.access.merchant_id
+    ways: list[StartingWay] = []
+    if access.may("payments.read"):
+        ways.append(await _way_without_code(tx, request, newest))
+    if access.may("products.read") or access.may("keys.read"):
+        ways.append(StartingWay(N_("With the API"), await _api_steps(tx, request, newest)))
+    steps = []
+    if access.may("payouts.account"):
+        has_account = await payouts.find_account(tx, merchant_id) is not None
+        steps.append(Step(N_("Add a bank account"), has_account, "/payouts/account"))
+    has_factor = await people.has_second_factor(tx, request.login)
+    steps.append(Step(N_("Turn on two-step login"), has_factor, "", "/security"))
+    ways.append(StartingWay(N_("Before your first payout"), steps))
+    return ways
+
+
+async def _way_without_code(tx: Tx, request: PageRequest, newest: list[Order]) -> StartingWay:
+    merchant_id = request.access.merchant_id
+    links, _ = await payment_links.list_page(
+        request.app.db, merchant_id, payment_links.PaymentLinksQuery(size=1)
+    )
+    usage = await payment_links.find_usage(tx, merchant_id, [link.id for link in links])
+    is_opened = any(each.open or each.paid for each in usage.values())
+    unpaid = [order for order in newest if order.status == "PENDING"]
+    payment_place = f"/sessions/{unpaid[0].checkout_id}" if unpaid else "/payments"
+    place = f"/links/{links[0].id}" if links else "/links"
+    return StartingWay(
+        N_("Without code: payment link"),
+        [
+            Step(N_("Create a payment link"), bool(links), "/links?sheet=add"),
+            Step(N_("Send the link to a customer"), is_opened, place),
+            Step(N_("Receive your first payment"), is_done=False, below=payment_place),
+        ],
+    )
+
+
+async def _api_steps(tx: Tx, request: PageRequest, newest: list[Order]) -> list[Step]:
     access, merchant_id = request.access, request.access.merchant_id
     product = await products.find_newest_active(tx, merchant_id)
     has_product = product is not None or await products.has_any(tx, merchant_id)
-    unpaid = [order for order in newest if order.status == "PENDING"]
-    tasks = [
-        Todo(N_("Add a product"), int(has_product), "/products?sheet=add"),
-        Todo(
-            N_("Create a checkout session"),
-            int(bool(newest)),
-            "/products?sheet=add" if product is None else f"/products/{product.id}?sheet=open",
-        ),
-        Todo(
-            N_("Receive your first payment"),
-            0,
-            f"/sessions/{unpaid[0].checkout_id}" if unpaid else "/sessions",
-        ),
-    ]
-    shop: list[Todo] = []
+    steps = []
     if access.may("keys.read"):
         keys = await merchants.keys(tx, merchant_id)
         has_key = any(key.revoked_at is None for key in keys)
-        shop.append(Todo(N_("Create an API key"), int(has_key), "/developers/keys?sheet=create"))
+        steps.append(Step(N_("Create an API key"), has_key, "/developers/keys?sheet=create"))
+    steps += [
+        Step(N_("Add a product"), has_product, "/products?sheet=add"),
+        Step(
+            N_("Create a checkout session"),
+            bool(newest),
+            "/products?sheet=add" if product is None else f"/products/{product.id}?sheet=open",
+        ),
+    ]
     if access.may("endpoints.read"):
         endpoints = await webhooks.search(tx, merchant_id)
-        shop.append(
-            Todo(
-                N_("Add a webhook endpoint, so that your shop is notified of payments"),
-                int(bool(endpoints)),
-                "/developers/webhooks?sheet=add",
-            )
+        steps.append(
+            Step(N_("Add a webhook endpoint"), bool(endpoints), "/developers/webhooks?sheet=add")
         )
-    return [tasks[0], *shop, *tasks[1:]]
+    return steps
 
 
 pages: Final = (

@@ -138,6 +138,7 @@ async def _render_list(
         request,
         "links.html",
         status,
+        money=Money,
         zone=ZoneInfo(merchant.time_zone),
         rows=[
             _build_row(link, by_id.get(link.product_id or ""), usage[link.id], request.now)
@@ -272,7 +273,8 @@ async def _render_link(
         most=_NEWEST,
         entries=entries or _stored_entries(link, zone),
         editing=entries is not None,
-        sales=[Money(sales.paid_minor, sales.currency) for sales in row.usage.sales if sales.paid],
+        sales=[Money(sales.paid_minor, sales.currency) for sales in row.usage.sales if sales.paid]
+        or [Money(0, row.most.currency)],
         address=link.address(request.app.settings.public_url),
         errors=errors or {},
     )

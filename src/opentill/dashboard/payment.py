@@ -77,6 +77,7 @@ async def receipt(request: PageRequest) -> Response:
     return render.page(
         request,
         "payment_receipt.html",
+        scripts=True,
         form_id=form_ids.new_form_id(),
         payment=payment,
         order=order,

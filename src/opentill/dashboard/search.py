@@ -18,7 +18,7 @@ from opentill.db.database import Tx
 from opentill.orders import OrdersQuery
 from opentill.payment_links import PaymentLink
 from opentill.people import Permission
-from opentill.portal import render, search
+from opentill.portal import menu, render, search
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.portal.search import SHOWN, Group, Hit
@@ -96,9 +96,30 @@ async def _only_payment(request: PageRequest, text: str, groups: list[Group]) ->
 async def _find_groups(request: PageRequest, text: str) -> list[Group]:
     """Return the groups with results that the person may see."""
     groups = [
-        await find(request, text) for permission, find in _GROUPS if request.access.may(permission)
+        _find_pages(request, text),
+        *[
+            await find(request, text)
+            for permission, find in _GROUPS
+            if request.access.may(permission)
+        ],
     ]
     return [group for group in groups if group.hits or group.note]
+
+
+def _find_pages(request: PageRequest, text: str) -> Group:
+    """Find pages of the menu whose names have a word that begins with the text."""
+    typed = text.casefold()
+    hits: list[Hit] = []
+    for section in menu.sections(request):
+        for item in (section.link, *section.items):
+            name = request.localizer.gettext(item.name)
+            own, english = name.casefold(), item.name.rpartition("\x04")[2].casefold()
+            known = any(f" {one}".find(f" {typed}") >= 0 for one in (own, english))
+            if (known or (not own.isascii() and typed in own)) and all(
+                hit.href != item.href for hit in hits
+            ):
+                hits.append(Hit(href=item.href, title=name))
+    return Group(id="pages", hits=hits, total=len(hits))
 
 
 async def _find_payments(request: PageRequest, text: str) -> Group:

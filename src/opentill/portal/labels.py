@@ -204,12 +204,13 @@ REFUND_ARRIVAL: Final = {
 PERIOD_PRESET: Final = {
     "today": N_("Today"),
     "week": N_("Last 7 days"),
+    "30 days": N_("Last 30 days"),
     "month": N_("This month"),
     "before": N_("Last month"),
 }
 PERIOD_END: Final = {
     "from": NC_("period", "From"),
-    "to": N_("Until"),
+    "to": NC_("period", "To"),
 }
 REFUND_ACCOUNT: Final = {
     "pending": N_("Pending balance"),

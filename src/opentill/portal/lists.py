@@ -20,7 +20,7 @@ from opentill.web.translations import N_
 
 SIZE: Final = 50  # rows on a page
 _LAST_PAGE: Final = 10_000_000
-PresetName = Literal["today", "week", "month", "before"]
+PresetName = Literal["today", "week", "30 days", "month", "before"]
 C = TypeVar("C", bound=str)
 
 
@@ -116,6 +116,7 @@ def _presets(request: PageRequest, zone: ZoneInfo) -> tuple[Preset, ...]:
     ranges: dict[PresetName, tuple[date, date]] = {
         "today": (today, today),
         "week": (today - timedelta(days=6), today),
+        "30 days": (today - timedelta(days=29), today),
         "month": (month, today),
         "before": (before.replace(day=1), before),
     }

@@ -47,6 +47,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 # The message ids of the groups' headings by the groups' ids.
 _HEADINGS: Final = {
+    "pages": N_("Pages"),
     "payments": NC_("menu", "Payments"),
     "customers": N_("Customers"),
     "merchants": N_("Merchants"),
