@@ -113,11 +113,11 @@ def _find_pages(request: PageRequest, text: str) -> Group:
     for section in menu.sections(request):
         for item in (section.link, *section.items):
             name = request.localizer.gettext(item.name)
-            own, english = name.casefold(), item.name.rpartition("\x04")[2].casefold()
-            known = any(f" {one}".find(f" {typed}") >= 0 for one in (own, english))
-            if (known or (not own.isascii() and typed in own)) and all(
-                hit.href != item.href for hit in hits
-            ):
+            translated, english = name.casefold(), item.name.rpartition("\x04")[2].casefold()
+            begins_word = f" {typed}" in f" {translated}" or f" {typed}" in f" {english}"
+            # Chinese has no spaces between words.
+            is_hit = begins_word or (not translated.isascii() and typed in translated)
+            if is_hit and all(hit.href != item.href for hit in hits):
                 hits.append(Hit(href=item.href, title=name))
     return Group(id="pages", hits=hits, total=len(hits))
 
