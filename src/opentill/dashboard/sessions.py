@@ -113,7 +113,7 @@ async def _render_list(
         "sessions.html",
         status,
         sold=sold,
-        opening=opening or {},
+        opening=opening or _prefill(request),
         errors=errors or {},
         wait=wait,
         money=Money,
@@ -135,6 +135,12 @@ async def _render_list(
         ],
         pager=lists.Pager(query.page, total),
     )
+
+
+def _prefill(request: PageRequest) -> dict[str, str]:
+    """Return the entries of the form if the page of a customer has led to it."""
+    email = lists.text(request, "for", 254)
+    return {"email": email} if email and request.query.get("sheet") == "new-session" else {}
 
 
 async def _find_product(tx: Tx, request: PageRequest) -> tuple[Product | None, dict[str, str]]:
