@@ -99,10 +99,10 @@ async def _render_list(
         chosen = "ACTIVE"  # archived products are shown to those who ask for them
     query = ProductsQuery(page=lists.page_number(request), size=_SIZE, status=chosen)
     page, total = await _list_page(request, query)
-    has_archived = False
+    archived_total = 0
     if not page and not request.is_filtered:
         archived = ProductsQuery(size=1, status="ARCHIVED")
-        _, has_archived = await products.list_page(request.app.db, request.merchant_id, archived)
+        _, archived_total = await products.list_page(request.app.db, request.merchant_id, archived)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         sales = await checkouts.find_sales(tx, merchant.id, [product.id for product in page])
@@ -120,7 +120,7 @@ async def _render_list(
         pager=lists.Pager(query.page, total, _SIZE),
         statuses=_STATUSES,
         chosen=chosen,
-        has_archived=bool(has_archived),
+        has_archived=archived_total > 0,
         currencies=_list_currencies(request),
         whole_currencies=_WHOLE_CURRENCIES,
         entries=entries or {"currency": merchant.settlement_currency},
