@@ -104,6 +104,7 @@ async def test_pages_of_products_and_sessions_fit_every_device(
     page.on("console", lambda message: messages.append(message.text))
     await _add_tea(page, owner)
     product = page.url.partition("?")[0]
+    await page.get_by_title("More actions").click()
     await page.get_by_role("button", name="Create a checkout session").click()
     await page.get_by_role("button", name="Create the session").click()
     await page.get_by_role("button", name="Copy", exact=True).click()

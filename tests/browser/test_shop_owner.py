@@ -48,6 +48,7 @@ async def _open_session(page: Page) -> str:
     )
     if await page.get_by_role("heading", name="Tea, 100 g", level=1).count() == 0:
         await page.get_by_role("link", name="Tea, 100 g").click()
+    await page.get_by_title("More actions").click()
     await _press_button(page, "Create a checkout session")
     await _press_button(page, "Create the session")
     return await page.locator("#link").input_value()
