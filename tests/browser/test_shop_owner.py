@@ -99,7 +99,7 @@ async def _refund(page: Page, *, scripts: bool) -> None:
 async def _replace_key(page: Page) -> tuple[str, str]:
     """Create an API key and replace it; return the old and the new key."""
     await _follow_menu(page, "Developers")
-    await page.get_by_role("main").get_by_role("link", name="API keys").click()
+    await page.get_by_role("main").get_by_role("link", name="Create API key").click()
     await page.get_by_label("Name", exact=True).fill("Shop")
     await page.locator("#create button.button").click()
     old_key = await page.locator("#secret").input_value()
@@ -114,7 +114,7 @@ async def _replace_key(page: Page) -> tuple[str, str]:
 async def _send_test_event(page: Page, url: str) -> None:
     """Add an endpoint, send a test event to it, and wait until the page shows its delivery."""
     await _follow_menu(page, "Developers")
-    await page.get_by_role("main").get_by_role("link", name="Webhooks").first.click()
+    await page.get_by_role("main").get_by_role("link", name="Add endpoint").click()
     await page.get_by_label("Endpoint URL").fill(url)
     await page.locator("#add button.button").click()
     if await page.get_by_role("button", name="Send a test event").count() == 0:
