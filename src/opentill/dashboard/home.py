@@ -37,8 +37,8 @@ _DAY_MS: Final = 86_400_000
 _RECENT_MS: Final = 14 * _DAY_MS  # a failed payout needs attention for this time
 
 
-class Step(msgspec.Struct, frozen=True):
-    """A step of a new merchant.
+class StartTask(msgspec.Struct, frozen=True):
+    """A task of a new merchant.
 
     ``below`` is its page's path below the merchant's, with its query; ``path`` is the path of a
     page of the person.
@@ -56,15 +56,15 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class StartingWay(msgspec.Struct, frozen=True):
-    """A way to take payments or to be paid out, with its steps in order."""
+    """A way to take payments or to be paid out, with its tasks in order."""
 
     name: str
-    steps: list[Step]
+    tasks: list[StartTask]
 
     @property
-    def next_step(self) -> Step | None:
-        """The first step that is not done, None if all are."""
-        return next((step for step in self.steps if not step.is_done), None)
+    def next_task(self) -> StartTask | None:
+        """The first task that is not done, None if all are."""
+        return next((task for task in self.tasks if not task.is_done), None)
 
 
 async def choose(request: PageRequest) -> Response:
@@ -196,20 +196,20 @@ async def _unanswered_disputes(tx: Tx, request: PageRequest) -> Todo:
 async def _ways_to_first_payment(
     tx: Tx, request: PageRequest, newest: list[Order]
 ) -> list[StartingWay]:
-    """Return the steps of a new merchant that this person may take."""
+    """Return the tasks of a new merchant that this person may take."""
     access, merchant_id = request.access, request.access.merchant_id
     ways: list[StartingWay] = []
     if access.may("payments.read"):
         ways.append(await _way_without_code(tx, request, newest))
     if access.may("products.read") or access.may("keys.read"):
-        ways.append(StartingWay(N_("With the API"), await _api_steps(tx, request, newest)))
-    steps = []
+        ways.append(StartingWay(N_("With the API"), await _api_tasks(tx, request, newest)))
+    tasks = []
     if access.may("payouts.account"):
         has_account = await payouts.find_account(tx, merchant_id) is not None
-        steps.append(Step(N_("Add a bank account"), has_account, "/payouts/account"))
+        tasks.append(StartTask(N_("Add a bank account"), has_account, "/payouts/account"))
     has_factor = await people.has_second_factor(tx, request.login)
-    steps.append(Step(N_("Turn on two-step login"), has_factor, "", "/security"))
-    ways.append(StartingWay(N_("Before your first payout"), steps))
+    tasks.append(StartTask(N_("Turn on two-step login"), has_factor, "", "/security"))
+    ways.append(StartingWay(N_("Before your first payout"), tasks))
     return ways
 
 
@@ -226,25 +226,25 @@ async def _way_without_code(tx: Tx, request: PageRequest, newest: list[Order]) -
     return StartingWay(
         N_("Without code: payment link"),
         [
-            Step(N_("Create a payment link"), bool(links), "/links?sheet=add"),
-            Step(N_("Send the link to a customer"), is_opened, place),
-            Step(N_("Receive your first payment"), is_done=False, below=payment_place),
+            StartTask(N_("Create a payment link"), bool(links), "/links?sheet=add"),
+            StartTask(N_("Send the link to a customer"), is_opened, place),
+            StartTask(N_("Receive your first payment"), is_done=False, below=payment_place),
         ],
     )
 
 
-async def _api_steps(tx: Tx, request: PageRequest, newest: list[Order]) -> list[Step]:
+async def _api_tasks(tx: Tx, request: PageRequest, newest: list[Order]) -> list[StartTask]:
     access, merchant_id = request.access, request.access.merchant_id
     product = await products.find_newest_active(tx, merchant_id)
     has_product = product is not None or await products.has_any(tx, merchant_id)
-    steps = []
+    tasks = []
     if access.may("keys.read"):
         keys = await merchants.keys(tx, merchant_id)
         has_key = any(key.revoked_at is None for key in keys)
-        steps.append(Step(N_("Create an API key"), has_key, "/developers/keys?sheet=create"))
-    steps += [
-        Step(N_("Add a product"), has_product, "/products?sheet=add"),
-        Step(
+        tasks.append(StartTask(N_("Create an API key"), has_key, "/developers/keys?sheet=create"))
+    tasks += [
+        StartTask(N_("Add a product"), has_product, "/products?sheet=add"),
+        StartTask(
             N_("Create a checkout session"),
             bool(newest),
             "/products?sheet=add" if product is None else f"/products/{product.id}?sheet=open",
@@ -252,10 +252,12 @@ async def _api_steps(tx: Tx, request: PageRequest, newest: list[Order]) -> list[
     ]
     if access.may("endpoints.read"):
         endpoints = await webhooks.search(tx, merchant_id)
-        steps.append(
-            Step(N_("Add a webhook endpoint"), bool(endpoints), "/developers/webhooks?sheet=add")
+        tasks.append(
+            StartTask(
+                N_("Add a webhook endpoint"), bool(endpoints), "/developers/webhooks?sheet=add"
+            )
         )
-    return steps
+    return tasks
 
 
 pages: Final = (
