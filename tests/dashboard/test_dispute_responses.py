@@ -129,7 +129,8 @@ def test_contesting_needs_a_file_a_note_or_an_explanation(shop: Shop) -> None:
         refusal = ada.post(f"{path}/response", {**contest, "explanation": explanation})
         assert (refusal.status_code, error in refusal.text) == (400, True)
         assert 'id="explanation-error"' in refusal.text
-    assert server.sql("select from audit_log where action = 'disputes respond'") == []
+    audited = "select from audit_log where merchant_id = $1 and action = 'disputes respond'"
+    assert server.sql(audited, shop.id) == []
     row = shop.data("GET", f"/v1/disputes/{dispute.id}")
     assert [note["note"] for note in row["notes"]] == ["by the operator"]
     assert ada.post(f"{path}/notes", {"note": "Delivered."}).status_code == 303
