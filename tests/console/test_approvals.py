@@ -252,10 +252,10 @@ def test_confirming_an_order_without_an_attempt_waits_for_a_second_person(
     )
     path = f"/console/payments/{order['id']}"
     page = requester.get(path).text
-    confirmation = page.partition('id="confirm"')[2].partition("</details>")[0]
+    confirmation = page.partition('id="confirm"')[2].partition("</form>")[0]
     assert "Needs a second person’s approval" in confirmation
     assert "Request approval</button>" in confirmation
-    revocation = page.partition('id="revoke"')[2].partition("</details>")[0]
+    revocation = page.partition('id="revoke"')[2].partition("</form>")[0]
     assert "second person" not in revocation
     form = form_fields(page, "confirm") | {"reason": "seen at the bank"}
     response = requester.post(f"{path}/confirm", form)

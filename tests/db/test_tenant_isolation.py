@@ -129,7 +129,7 @@ EXPLAINED: Final = frozenset(
         "products.queries": "MERCHANT_OF",
         # commands run these: tests/cli/test_accounting.py
         "ledger.queries": "OVERDUE TRIAL_BALANCE",
-        "figures.queries ": "RANGE_SUMS",
+        "figures.queries ": "PAID_BY_MERCHANT RANGE_SUMS",
         # staff run these: tests/console
         "figures.brand_queries": "DIFFER RECOUNT DISPUTES_OF_ALL PAYMENTS_OF_ALL",
         "figures.gateway_queries": "DIFFER RECOUNT",

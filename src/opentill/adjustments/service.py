@@ -37,18 +37,26 @@ async def quote(
         _check_repeated(existing, requested)
     actor = operator_actions.check_actor(requested.by, requested.reason)
     await _check(tx, merchant, requested)
-    move = BY_KIND[requested.kind, requested.account, 1 if requested.amount_minor > 0 else -1]
     current = await ledger.find_balance(tx, merchant_id, currency)
-    changes = {move.source: -abs(requested.amount_minor), move.target: abs(requested.amount_minor)}
-    moved: list[tuple[Account, int, int]] = [
-        (name, before, before + changes[name])
-        for name in ledger.MERCHANT_ACCOUNTS
-        if name in changes
-        for before in [getattr(current, name) if current else 0]
-    ]
+    moved = moved_by(requested, current)
     amount = (requested.amount_minor, currency)
     waits = await approval_limits.exceeds(tx, merchant_id, actor.who, amount, above, now)
     return Quote(currency, moved, waits)
+
+
+def moved_by(
+    adjustment: AdjustmentRequest | Adjustment, balance: Balance | None
+) -> list[tuple[Account, int, int]]:
+    """Return the accounts that an adjustment changes, with their balances before and after it."""
+    amount = adjustment.amount_minor
+    move = BY_KIND[adjustment.kind, adjustment.account, 1 if amount > 0 else -1]
+    changes = {move.source: -abs(amount), move.target: abs(amount)}
+    return [
+        (name, before, before + changes[name])
+        for name in ledger.MERCHANT_ACCOUNTS
+        if name in changes
+        for before in [getattr(balance, name) if balance else 0]
+    ]
 
 
 async def request(

@@ -10,7 +10,15 @@ from typing import Final
 
 from starlette.responses import Response
 
-from opentill import approvals, merchants, payouts, people, reconciliation
+from opentill import (
+    adjustments,
+    approvals,
+    ledger,
+    merchants,
+    payouts,
+    people,
+    reconciliation,
+)
 from opentill.approvals import Waiting
 from opentill.console import audit_entries, proof_facts
 from opentill.console.labels import GIVE_A_REASON
@@ -19,6 +27,7 @@ from opentill.core import money
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.money import Money
 from opentill.db.database import Tx
+from opentill.ledger import Account
 from opentill.people import Approver
 from opentill.portal import login_cookies, render
 from opentill.portal.model import CONSOLE_PATH, Page
@@ -47,6 +56,7 @@ async def _page(
         runs = await payouts.list_waiting_runs(tx, request.app.settings.approval_above, request.now)
         names = await merchants.names(tx, (row.merchant_id for row in (*waiting, *decided)))
         refusals = await _find_refusals(tx, request, waiting)
+        effects = await _find_effects(tx, waiting)
 
     def write_amount(minor: int, currency: str) -> str:
         return request.localizer.amount(Money(minor, currency))
@@ -63,6 +73,7 @@ async def _page(
         decided=decided,
         limit_of=limit_of,
         refusals=refusals,
+        effects=effects,
         link_ids=partial(audit_entries.link_ids, request),
         names=names,
         amount=write_amount,
@@ -86,6 +97,27 @@ async def _find_refusals(
             if text is not None:
                 refusals |= {row.id: text for row in waiting if row.asked_by == asked_by}
     return refusals
+
+
+async def _find_effects(
+    tx: Tx, waiting: Sequence[Waiting]
+) -> dict[str, list[tuple[Account, int, int]]]:
+    """Return the balances before and after adjustments and payouts, by the requests' ids.
+
+    Other requests change a payment, whose page shows their effect.
+    """
+    found = await ledger.find_balances(tx, sorted({row.merchant_id for row in waiting}))
+    balances = {(balance.merchant_id, balance.currency): balance for balance in found}
+    effects: dict[str, list[tuple[Account, int, int]]] = {
+        row.id: adjustments.moved_by(row, balances.get((row.merchant_id, row.currency)))
+        for row in await adjustments.list_waiting(tx)
+    }
+    for row in waiting:
+        balance = balances.get((row.merchant_id, row.currency))
+        if row.kind == "payout" and balance is not None:
+            after = balance.available - row.amount_minor - row.fee_minor
+            effects[row.id] = [("available", balance.available, after)]
+    return effects
 
 
 def _limit(request: PageRequest, row: Waiting) -> tuple[str, bool] | None:

@@ -1,15 +1,17 @@
 """The list of merchants, searched by name, id or status; also as a file."""
 
 from collections.abc import AsyncGenerator
+from datetime import timedelta
 from typing import Final, get_args
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from opentill import ledger, merchants
+from opentill import figures, ledger, merchants
 from opentill.console.labels import MERCHANT_STATUS
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
+from opentill.figures.model import day_bounds, local
 from opentill.http import csvfile
 from opentill.merchants import Merchant, Status
 from opentill.portal import downloads, lists, render
@@ -31,7 +33,14 @@ _COLUMNS: Final = (
     "createdAt",
     "createdAtUtc",
 )
+_VOLUME_DAYS: Final = 30  # the list shows the payments of this many days, today included
 _FILE_PAGE: Final = 1000  # each query for the file reads this many rows
+
+
+def thirty_days_ago(now: int) -> int:
+    """Return the start of the first of the 30 days up to today, Unix ms."""
+    first_day = local(now, ZONE).date() - timedelta(days=_VOLUME_DAYS - 1)
+    return day_bounds(first_day, ZONE).since
 
 
 async def list_merchants(request: PageRequest) -> Response:
@@ -40,7 +49,11 @@ async def list_merchants(request: PageRequest) -> Response:
     status = lists.choice(request, "status", _STATUSES)
     async with request.app.db.connection() as tx:
         page, total = await merchants.search(tx, text, number, lists.SIZE, status)
-        balances = await ledger.find_balances(tx, [merchant.id for merchant in page])
+        ids = [merchant.id for merchant in page]
+        balances = await ledger.find_balances(tx, ids)
+        volumes = await figures.sum_by_merchant(
+            tx, ids, thirty_days_ago(request.now), request.now + 1
+        )
     if total == 1 and page and page[0].id == text:
         return render.see_other(request, f"{PLACE}/{text}")
 
@@ -64,6 +77,7 @@ async def list_merchants(request: PageRequest) -> Response:
             if (balance.merchant_id, balance.currency)
             == (merchant.id, merchant.settlement_currency)
         },
+        volumes={(volume.merchant_id, volume.currency): volume.paid_minor for volume in volumes},
         amount=write_amount,
         pager=Pager(number, total),
         file=request.console("merchants.csv") + (f"?{query}" if query else ""),

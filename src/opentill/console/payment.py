@@ -85,7 +85,11 @@ async def _values(request: PageRequest, form_input: FormInput | None = None) -> 
         )
     return {
         **payment_facts.template_values(
-            payment, request.localizer, request.now, partial(routes.attempt_facts, request)
+            payment,
+            request.localizer,
+            request.now,
+            partial(routes.attempt_facts, request),
+            for_staff=True,
         ),
         "merchant": payment.merchant,
         "resend_to": request.console("payments", payment.order.id, "resend") if manages else "",

@@ -5,7 +5,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from opentill import approvals, merchants, payouts, people
+from opentill import approvals, figures, merchants, payouts, people
 from opentill.approvals import ActionRequest, Rules, WaitingAction
 from opentill.approvals.model import Action
 from opentill.console import proof_facts
@@ -17,8 +17,10 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.merchants import Actor
 from opentill.payouts import Payout, Status
-from opentill.portal import render
+from opentill.portal import lists, payout_items, render
+from opentill.portal.lists import Pager
 from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.payout_items import Reader, Row
 from opentill.portal.request import PageRequest
 from opentill.web import forms
 from opentill.web.translations import N_
@@ -46,7 +48,8 @@ async def _page(
     errors: Mapping[str, str] | None = None,
     values: Mapping[str, str] | None = None,
 ) -> Response:
-    async with request.app.db.connection() as tx:
+    number = lists.page_number(request)
+    async with request.app.db.snapshot() as tx:
         payout = await payouts.find_anywhere(tx, request.ids["payout"])
         merchant = await merchants.find(tx, payout.merchant_id)
         waits = await approvals.will_wait(
@@ -56,6 +59,12 @@ async def _page(
         )  # fmt: skip
         runs = await payouts.find_runs_of_payouts(tx, [payout])
         account = await payouts.find_account(tx, merchant.id)
+        contents = await figures.find_payout_contents(tx, merchant.id, payout.id)
+        rows: list[Row] = []
+        if contents is not None and contents.sums is not None:
+            items = await figures.list_payout_items(tx, merchant.id, contents, number, lists.SIZE)
+            reader = Reader(request.localizer, request.may)
+            rows = await payout_items.rows(tx, merchant.id, payout.currency, items, reader)
 
     def write_amount(minor: int) -> str:
         return request.localizer.amount(Money(minor, payout.currency))
@@ -72,6 +81,10 @@ async def _page(
         amount=write_amount(payout.amount_minor),
         fee=write_amount(payout.fee_minor),
         total=write_amount(payout.amount_minor + payout.fee_minor),
+        contents=contents,
+        breakdown=payout_items.breakdown(contents, payout, write_amount) if contents else [],
+        pager=Pager(number, contents.items if contents else 0),
+        rows=rows,
         events=_EVENTS[payout.status] if request.may("payouts.manage") else (),
         waiting_events=tuple(_ACTIONS) if waits else (),
         event=event,

@@ -316,13 +316,6 @@ PAYMENT_METHOD_NAME: Final = {
     "CRYPTO": N_("Crypto"),
     "BANK_TRANSFER": N_("Bank transfer"),
 }
-# Kind of an entry of a payout, except payments and refunds, which have sums of their own.
-PAYOUT_CONTENT: Final = {
-    "disputes": N_("Disputes"),
-    "reserve": N_("Reserve"),
-    "payouts": N_("Returned payouts"),
-    "adjustments": N_("Adjustments"),
-}
 PAYOUT_STATUS: Final = {
     "PENDING": NC_("payout", "Pending"),
     "PAID": N_("Arrived"),

@@ -1,26 +1,23 @@
 """A merchant's payouts, their contents, and the money that becomes available next."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Final
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
-import msgspec
 from starlette.responses import Response
 
-from opentill import figures, merchants, orders, payouts, refunds
+from opentill import figures, merchants, payouts
 from opentill.core import money
 from opentill.core.errors import or_not_found
 from opentill.core.money import Money
 from opentill.dashboard import awaited, page_helpers
-from opentill.dashboard.labels import PAYOUT_CONTENT, PAYOUT_STATUS
-from opentill.db.database import Tx
-from opentill.figures import PayoutContents, PayoutItem
+from opentill.dashboard.labels import PAYOUT_STATUS
 from opentill.http import csvfile
-from opentill.orders import Order
-from opentill.portal import downloads, lists, render
+from opentill.portal import downloads, lists, payout_items, render
 from opentill.portal.lists import Days, Pager
 from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.payout_items import Reader, Row
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
@@ -134,18 +131,6 @@ async def show_list_file(request: PageRequest) -> Response:
     return await downloads.table(days.filename("payouts"), chunks)
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of a payout as a row: ``page`` is the path of the page of what caused it."""
-
-    item: PayoutItem
-    page: str
-    customer: str
-    product: str
-    gross: str
-    fee: str
-    amount: str
-
-
 async def show_one(request: PageRequest) -> Response:
     """Show a payout and its contents. Raises NotFound."""
     merchant_id, localizer = request.access.merchant_id, request.localizer
@@ -163,7 +148,8 @@ async def show_one(request: PageRequest) -> Response:
         rows: list[Row] = []
         if contents is not None and contents.sums is not None:
             items = await figures.list_payout_items(tx, merchant_id, contents, number, lists.SIZE)
-            rows = await _rows(tx, request, contents.currency, items)
+            reader = Reader(localizer, request.access.may)
+            rows = await payout_items.rows(tx, merchant_id, contents.currency, items, reader)
 
     def amount(minor: int) -> str:
         return localizer.amount(Money(minor, payout.currency))
@@ -178,66 +164,11 @@ async def show_one(request: PageRequest) -> Response:
         fee=amount(payout.fee_minor) if payout.fee_minor else "",
         debit=amount(payout.amount_minor + payout.fee_minor),
         contents=contents,
-        breakdown=_breakdown(contents, payout, amount) if contents else [],
+        breakdown=payout_items.breakdown(contents, payout, amount) if contents else [],
         left=amount(contents.left_minor) if contents and contents.left_minor else "",
         pager=Pager(number, contents.items if contents else 0),
         rows=rows,
     )
-
-
-def _breakdown(
-    contents: PayoutContents, payout: payouts.Payout, amount: Callable[[int], str]
-) -> list[tuple[str, int, str]]:
-    """Return the sums that make the payout: name, number of entries (0: not shown), amount."""
-    payments = contents.sum_of("payments")
-    lines = [
-        (N_("Available before"), 0, contents.opening_minor),
-        (N_("Payments"), payments.items, payments.gross_minor),
-        (N_("Fees"), 0, -payments.fee_minor),
-        (N_("Refunds"), contents.sum_of("refunds").items, contents.refunds_minor),
-        *(
-            (PAYOUT_CONTENT[kind], contents.sum_of(kind).items, contents.sum_of(kind).amount_minor)
-            for kind in PAYOUT_CONTENT
-        ),
-        (N_("Payout fee"), 0, -payout.fee_minor),
-        (N_("Left available"), 0, -contents.left_minor),
-    ]
-    return [(name, items, amount(minor)) for name, items, minor in lines if minor]
-
-
-async def _rows(tx: Tx, request: PageRequest, currency: str, items: list[PayoutItem]) -> list[Row]:
-    """Return the entries as rows, with customer and product if the person may see payments."""
-    merchant_id, localizer = request.access.merchant_id, request.localizer
-    refund_ids = sorted({one.source_id for one in items if one.source_type == "refund"})
-    order_ids = await refunds.find_order_ids(tx, merchant_id, refund_ids) if refund_ids else {}
-    order_ids |= {one.source_id: one.source_id for one in items if one.source_type == "order"}
-    orders_by_id: dict[str, Order] = {}
-    if request.access.may("payments.read"):
-        orders_by_id = await orders.find_many(tx, merchant_id, sorted(set(order_ids.values())))
-
-    def amount(minor: int | None) -> str:
-        return "" if minor is None else localizer.amount(Money(minor, currency))
-
-    def page_of(item: PayoutItem) -> str:
-        if item.source_id in order_ids:
-            return f"payments/{order_ids[item.source_id]}" if orders_by_id else ""
-        if item.source_type == "dispute" and request.access.may("disputes.read"):
-            return f"disputes/{item.source_id}"
-        return f"payouts/{item.source_id}" if item.source_type == "payout" else ""
-
-    def row(item: PayoutItem) -> Row:
-        order = orders_by_id.get(order_ids.get(item.source_id, ""))
-        return Row(
-            item=item,
-            page=page_of(item),
-            customer=(order.customer_email or order.customer_name or "") if order else "",
-            product=order.product_name if order else "",
-            gross=amount(item.gross_minor),
-            fee=amount(item.fee_minor and -item.fee_minor),
-            amount=amount(item.amount_minor),
-        )
-
-    return [row(item) for item in items]
 
 
 # Columns of the file, all of them texts or amounts in the payout's currency.

@@ -34,6 +34,7 @@ from opentill.figures.service import (
     read,
     sum_by_day,
     sum_by_gateway,
+    sum_by_merchant,
     sum_range,
 )
 from opentill.figures.statements import Statement, statements
@@ -73,5 +74,6 @@ __all__ = [
     "statements",
     "sum_by_day",
     "sum_by_gateway",
+    "sum_by_merchant",
     "sum_range",
 ]

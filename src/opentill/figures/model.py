@@ -68,6 +68,14 @@ class CurrencySums(Sums, frozen=True, kw_only=True):
     currency: str
 
 
+class MerchantVolume(msgspec.Struct, frozen=True):
+    """What customers paid to a merchant in a range of time, in a settlement currency."""
+
+    merchant_id: str
+    currency: str
+    paid_minor: int
+
+
 class GatewaySums(msgspec.Struct, frozen=True):
     """Payments through a gateway by a method in a currency, over all merchants.
 

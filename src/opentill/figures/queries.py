@@ -9,6 +9,7 @@ from opentill.figures.model import (
     Behind,
     CurrencySums,
     FailedUntil,
+    MerchantVolume,
     Sums,
     UncountedChanges,
     Until,
@@ -287,6 +288,26 @@ RANGE_SUMS = Query(
     where :merchant_id::text is null or h.merchant_id = :merchant_id
     group by h.currency order by h.currency
     """,  # noqa: S608 - constants of ours
+)
+# The payments of a range of time of each of these merchants: two index lookups per balance.
+PAID_BY_MERCHANT = Query(
+    MerchantVolume,
+    """
+    select h.merchant_id, h.currency,
+        (u.paid_minor - coalesce(s.paid_minor, 0))::bigint as paid_minor
+    from figure_heads h
+    cross join lateral (
+        select paid_minor from figures f
+        where f.merchant_id = h.merchant_id and f.currency = h.currency and f.since < :until
+        order by f.since desc limit 1
+    ) u
+    left join lateral (
+        select paid_minor from figures f
+        where f.merchant_id = h.merchant_id and f.currency = h.currency and f.since < :since
+        order by f.since desc limit 1
+    ) s on true
+    where h.merchant_id = any (:merchant_ids::text[])
+    """,
 )
 FAILED_UNTIL = Query(
     FailedUntil,

@@ -23,6 +23,7 @@ from opentill.figures.model import (
     Expected,
     Figures,
     GatewaySums,
+    MerchantVolume,
     Period,
     Schedule,
     Sums,
@@ -182,6 +183,19 @@ async def sum_range(tx: Tx, merchant_id: str | None, since: int, until: int) -> 
     that are not counted yet are missing: ``jobs.count_all`` counts them.
     """
     return await queries.RANGE_SUMS.all(tx, merchant_id=merchant_id, since=since, until=until)
+
+
+async def sum_by_merchant(
+    tx: Tx, merchant_ids: Sequence[str], since: int, until: int
+) -> list[MerchantVolume]:
+    """Return the payments of merchants from ``since`` to ``until`` (excluded) by currency.
+
+    Both times are full quarter hours, Unix ms. Entries that are not counted yet are missing, as in
+    ``sum_range``.
+    """
+    return await queries.PAID_BY_MERCHANT.all(
+        tx, merchant_ids=list(merchant_ids), since=since, until=until
+    )
 
 
 async def behind_since(tx: Tx, merchant_id: str) -> int | None:

@@ -21,16 +21,20 @@ def template_values(
     localizer: Localizer,
     now: int,
     attempt_facts: Callable[[PaymentAttempt], tuple[Fact, ...]] = lambda _: (),
+    *,
+    for_staff: bool = False,
 ) -> dict[str, Any]:
     """Return the template's values except ``resend_to``.
 
-    ``attempt_facts`` returns what the timeline says of an attempt, besides its method.
+    ``attempt_facts`` returns what the timeline says of an attempt, besides its method. The
+    timeline is written to the merchant or, ``for_staff``, about the merchant.
     """
     return {
         "payment": payment,
         "order": payment.order,
+        "by_staff": for_staff,
         "zone": payment.zone,
-        "timeline": Timeline(payment, localizer, attempt_facts).items(),
+        "timeline": Timeline(payment, localizer, attempt_facts, for_staff=for_staff).items(),
         "ledger": payment_technical.ledger_rows(payment, localizer),
         "events": payment_technical.event_rows(payment),
         "notice": payment_technical.notice_row(payment, localizer, now),

@@ -90,11 +90,15 @@ class Timeline:
         payment: Payment,
         localizer: Localizer,
         attempt_facts: Callable[[PaymentAttempt], tuple["Fact", ...]] = lambda _: (),
+        *,
+        for_staff: bool = False,
     ) -> None:
         """Take a payment and the reader's language.
 
-        ``attempt_facts`` returns what is said of an attempt, besides its method.
+        ``attempt_facts`` returns what is said of an attempt, besides its method. The texts are
+        written to the merchant or, ``for_staff``, about the merchant.
         """
+        self._for_staff = for_staff
         self._payment = payment
         self._attempt_facts = attempt_facts
         self._amount = amount_formatter(localizer)
@@ -180,11 +184,13 @@ class Timeline:
     def _refund(self, refund: Refund) -> Iterator[Item]:
         amount = self._amount(refund.amount_minor, refund.currency)
         cost = self._amount(refund.debit_minor, refund.debit_currency)
-        facts: list[Fact] = [(N_("From your balance"), cost)]
+        balance = N_("From the merchant’s balance") if self._for_staff else N_("From your balance")
+        facts: list[Fact] = [(balance, cost)]
         if refund.reason:
             facts.append((N_("Reason"), refund.reason))
         if refund.refund_no:
-            facts.append((N_("Your number"), refund.refund_no))
+            number = N_("Merchant’s number") if self._for_staff else N_("Your number")
+            facts.append((number, refund.refund_no))
         waits = refund.status == "PROCESSING"
         sentence = (
             N_("Refund of {amount}: the bank has not confirmed it yet")
