@@ -23,8 +23,8 @@ OF_MERCHANT: Final = {"merchant_id": "mer_x", "before": "mail_~"}
         ("LIST_TO", {**OF_MERCHANT, **TO_OWNER, "status": ALL_STATUSES}),
         ("LIST_TO", {**OF_MERCHANT, **TO_OWNER, "status": ["FAILED"]}),
         ("LIST_TO", {**OF_MERCHANT, "recipient": "nobody@example.com", "status": ALL_STATUSES}),
-        ("NEWEST", {"status": ALL_STATUSES}),
-        ("NEWEST", {"status": ["FAILED"]}),
+        ("NEWEST", {"status": ALL_STATUSES, "before_at": MAILS + 1, "before_id": "mail_z"}),
+        ("NEWEST", {"status": ["FAILED"], "before_at": MAILS + 1, "before_id": "mail_z"}),
     ],
 )
 async def test_a_list_of_mails_reads_only_the_rows_of_its_page(

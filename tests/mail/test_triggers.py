@@ -415,11 +415,13 @@ async def test_mails_that_ended_90_days_ago_are_pruned(db: Db) -> None:
 
 @pytest.mark.parametrize("topic", mail.TOPICS, ids=lambda topic: topic.name)
 def test_the_mail_page_has_a_row_for_every_topic_of_merchants(topic: mail.Topic) -> None:
-    from opentill.dashboard.labels import MAIL_TOPIC
+    from opentill.console.labels import STAFF_MAIL_TOPIC
+    from opentill.portal.labels import MAIL_TOPIC
 
     of_people = {"new_login", "reset", "test", "account_change", "factors_waiting"}
     without_row = of_people | {row.name for row in mail.TOPICS if row.staff}
     assert (topic.name in MAIL_TOPIC) == (topic.name not in without_row)
+    assert (topic.name in STAFF_MAIL_TOPIC) == (topic.name in without_row)
 
 
 async def test_an_event_that_cannot_become_a_mail_is_a_dead_letter_and_blocks_no_other(

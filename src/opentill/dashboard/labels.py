@@ -225,35 +225,10 @@ MAIL_RESULT: Final = {
     "again": N_("The email is sent again."),
     "saved": N_("The change is saved."),
 }
-MAIL_STATUS: Final = {
-    "WAITING": NC_("mail", "Waiting"),
-    "SENDING": NC_("mail", "On its way"),
-    "SENT": N_("Sent"),
-    "FAILED": NC_("mail", "Not sent"),
-    "UNKNOWN": N_("Unknown"),
-}
 MAIL_SWITCH: Final = {
     "receipts": N_("Receipts to customers"),
     "refunds": N_("Refund confirmations to customers"),
     "digest": N_("Daily digest to owners and finance, every morning"),
-}
-MAIL_TOPIC: Final = {
-    "receipt": N_("Receipt"),
-    "refund": N_("Refund"),
-    "refund_failed": N_("Refund not completed"),
-    "refund_refused": N_("Refund failed"),
-    "refund_reversed": N_("Refund reversed"),
-    "refund_at_gateway": N_("Refund made at the provider"),
-    "dispute_opened": N_("Dispute opened"),
-    "dispute_deadline": N_("Dispute near its deadline"),
-    "payout_paid": N_("Payout paid"),
-    "payout_failed": N_("Payout failed"),
-    "endpoint_disabled": N_("Endpoint switched off"),
-    "key_changed": N_("API key changed"),
-    "endpoint_changed": N_("Webhook address changed"),
-    "account_changed": N_("Bank account changed"),
-    "digest": N_("Daily digest"),
-    "invitation": N_("Invitation"),
 }
 NOTICE_STATE: Final = {
     "WAITING": N_("Waiting"),

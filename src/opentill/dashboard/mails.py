@@ -8,9 +8,9 @@ from starlette.responses import Response
 from opentill import mail, merchants, people
 from opentill.core.errors import Invalid, KeyReused
 from opentill.dashboard import page_helpers
-from opentill.dashboard.labels import MAIL_STATUS
 from opentill.db.database import Tx
 from opentill.portal import form_ids, invitations, lists, render
+from opentill.portal.labels import MAIL_STATUS
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.language import names

@@ -2,8 +2,10 @@
 
 from opentill.mail.dead_letters import RetryResult, list_dead_letters, retry_dead_letters
 from opentill.mail.model import (
+    LAST_CHANGE,
     STATUSES,
     DeadLetter,
+    LastChange,
     Mail,
     Preferences,
     QueueState,
@@ -34,11 +36,13 @@ from opentill.mail.smtp import Connection, Outcome, Server, Unreached
 from opentill.mail.topics import SWITCHES, TOPICS, Topic, change_preferences, find_preferences
 
 __all__ = [
+    "LAST_CHANGE",
     "STATUSES",
     "SWITCHES",
     "TOPICS",
     "Connection",
     "DeadLetter",
+    "LastChange",
     "Mail",
     "Mailer",
     "NewInvitation",

@@ -26,11 +26,13 @@ from opentill.mail.model import (
     DAY_MS,
     INVITATIONS_OF_MERCHANT_PER_DAY,
     INVITATIONS_PER_DAY,
+    LAST_CHANGE,
     MINUTE_MS,
     NO_MERCHANT,
     REQUESTED_PER_HOUR,
     STATUSES,
     InvitationContent,
+    LastChange,
     Mail,
     NewMail,
     NewRow,
@@ -345,12 +347,26 @@ async def list_of_order(tx: Tx, merchant_id: str, order_id: str, limit: int = 20
 
 
 async def list_newest(
-    tx: Tx, merchant_id: str | None, status: Status | None, limit: int
+    tx: Tx,
+    merchant_id: str | None,
+    status: Status | None,
+    limit: int,
+    *,
+    before: LastChange = LAST_CHANGE,
 ) -> list[Mail]:
-    """Return a merchant's mails, newest first, or those of all merchants by their last change."""
+    """Return a merchant's mails, newest first, or those of all merchants by their last change.
+
+    ``before`` is the place of the last row of the previous page of the mails of all merchants.
+    """
     if merchant_id is not None:
         return await list_of_merchant(tx, merchant_id, status=status, limit=limit)
-    return await queries.NEWEST.all(tx, status=_statuses(status), limit=limit)
+    return await queries.NEWEST.all(
+        tx,
+        status=_statuses(status),
+        before_at=before.at,
+        before_id=before.mail_id,
+        limit=limit,
+    )
 
 
 async def queue_state(tx: Tx, now: int) -> QueueState:

@@ -91,7 +91,9 @@ NEWEST = Query(
     """
     select m.* from unnest(:status::text[]) as statuses (status)
     cross join lateral (
-        select * from mails where status = statuses.status
+        select * from mails
+        where status = statuses.status
+            and (updated_at, id) < (:before_at::bigint, :before_id::text)
         order by updated_at desc, id desc limit :limit
     ) m
     order by m.updated_at desc, m.id desc limit :limit

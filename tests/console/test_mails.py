@@ -1,0 +1,48 @@
+"""The list of emails of all merchants and staff."""
+
+import re
+
+from opentill.portal import lists
+from support.api_server import Shop
+from support.people import create_person
+
+
+def add_mails(shop: Shop, merchant_id: str, topic: str, count: int, status: str = "SENT") -> None:
+    result = "550 no such mailbox" if status == "FAILED" else ""
+    shop.api_server.sql(
+        "insert into mails select $1, 'mail_01m8f4q' || $2 || n, $2, n, 'ann@example.com', null,"
+        " 'en', '{}', null, n, $3, 1, null, $4, n, n from generate_series(1, $5::int) n",
+        merchant_id,
+        topic,
+        status,
+        result,
+        count,
+    )
+
+
+def test_staff_see_emails_of_merchants_and_staff_with_their_errors(shop: Shop) -> None:
+    add_mails(shop, shop.id, "receipt", 1, "FAILED")
+    add_mails(shop, "", "books_violated", 1)
+    support = create_person(shop.api_server, None, staff_role="support")
+    page = support.get("/console/mails").text
+    assert re.search(rf'href="[^"]*/dashboard/{shop.id}/mails/[^"]+">Receipt</a>', page)
+    assert "550 no such mailbox" in page
+    assert "Ledger check failed" in page
+    failed = support.get("/console/mails?status=FAILED").text
+    assert "Receipt</a>" in failed
+    assert "Ledger check failed" not in failed
+
+
+def test_the_list_goes_on_with_older_emails(shop: Shop) -> None:
+    add_mails(shop, shop.id, "refund", lists.SIZE + 1)
+    support = create_person(shop.api_server, None, staff_role="support")
+    page = support.get("/console/mails?status=SENT").text
+    older = re.search(r'rel="next" href="([^"]+)"', page)
+    assert older is not None, page
+    second = support.get(older[1].replace("&amp;", "&")).text
+    assert 'rel="next"' not in second or "refund" not in page
+    first_ids = set(re.findall(r"/mails/(mail_\w+)", page))
+    second_ids = set(re.findall(r"/mails/(mail_\w+)", second))
+    assert first_ids
+    assert second_ids
+    assert not first_ids & second_ids
