@@ -74,7 +74,7 @@ def test_staff_reverse_a_refund_whose_money_came_back(shop: Shop) -> None:
     (refund,) = shop.data("GET", f"/v1/orders/{order['id']}/refunds")["items"]
     page = agent.get(f"/console/payments/{order['id']}").text
     assert "Refund of $4.00 at the payment provider" in unescape(page)
-    form = hidden_fields(page.split('id="refund-reversed-')[1].split("</form>")[0])
+    form = hidden_fields(page.split('/refund-reversed">')[1].split("</form>")[0])
     assert form["subject"] == refund["id"]
     path = f"/console/payments/{order['id']}/refund-reversed"
     response = agent.post(path, form | {"reason": "the transfer came back"})

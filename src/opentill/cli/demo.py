@@ -151,7 +151,7 @@ async def _make_merchant(settings: Settings) -> Demo:
         now = await session.now(db)
 
         async def make(tx: "Tx") -> tuple[History, merchants.NewKey]:
-            actor = merchants.Actor("opentill demo", "the demonstration began")
+            actor = merchants.Actor("opentill demo", "Setup of the demo")
             began = now - DAYS * DAY_MS if has_bank else now
             merchant = await merchants.create(
                 tx, name=NAME, now=began, who=actor.who, reason=actor.reason
@@ -190,7 +190,7 @@ async def _links(settings: Settings, merchant_id: str) -> list[tuple[str, str]]:
     from opentill.db.database import Db
 
     base = settings.public_url.rstrip("/")
-    actor = merchants.Actor("opentill demo", "the demonstration was shown")
+    actor = merchants.Actor("opentill demo", "Start of the demo")
     db = await Db.connect(settings.database_url or "", 1, prepared=settings.db_prepared)
 
     async def offer_account(email: str, role_text: str, **place: Any) -> tuple[str, str]:

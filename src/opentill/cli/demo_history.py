@@ -271,14 +271,16 @@ class History:
 
     async def _pay_out(self, reference: str, tx: "Tx", now: int) -> None:
         request = payouts.PayoutRequest(
-            amount_minor=None, reference=reference, reason="weekly payout", by="opentill demo"
+            amount_minor=None, reference=reference, reason="Weekly payout", by="opentill demo"
         )
         payout = await payouts.create(tx, self.merchant_id, request, None, now)
         self._plan(now + _DAY, partial(self._arrive, payout.id))
 
     async def _arrive(self, payout_id: str, tx: "Tx", now: int) -> None:
         bank_reference = f"B{now // _DAY}"
-        await payouts.pay(tx, payout_id, bank_reference, "arrived", "opentill demo", now)
+        await payouts.pay(
+            tx, payout_id, bank_reference, "Arrived at the bank", "opentill demo", now
+        )
 
 
 def _product(offer: tuple[str, str, str, int]) -> products.ProductBody:

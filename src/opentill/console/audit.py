@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
 from opentill import merchants
-from opentill.console import audit_entries, filters
+from opentill.console import audit_entries, audit_reasons, filters
 from opentill.console.zone import ZONE
 from opentill.db.database import Tx
 from opentill.http import csvfile
@@ -70,6 +71,7 @@ async def list_audit_rows(request: PageRequest) -> Response:
             ((action, localizer.gettext(text)) for action, text in audit_entries.ACTION.items()),
             key=lambda choice: choice[1],
         ),
+        reason=partial(audit_reasons.write, localizer),
         action=query.action,
         names=names,
         next=rows[-1].number if len(page) > lists.SIZE else None,
