@@ -99,7 +99,12 @@ class BrowserUser:
         locator = self.page.locator(form).first
         sheet = locator.locator("xpath=ancestor::section[@popover]")
         if await sheet.count() and not await sheet.is_visible():
-            await self.page.click(f'[popovertarget="{await sheet.get_attribute("id")}"]')
+            sheet_id = await sheet.get_attribute("id")
+            opener = self.page.locator(f'[popovertarget="{sheet_id}"]').first
+            menu = opener.locator("xpath=ancestor::details[not(@open)]/summary")
+            if await menu.count():
+                await menu.click()
+            await opener.click()
         summary = locator.locator("xpath=ancestor::details[not(@open)]/summary")
         if await summary.count():
             await summary.first.click()

@@ -217,7 +217,7 @@ async def add_merchants(month: Month) -> None:
         await ada.follow_link(f'table a:has-text("{shop.name}")')
         shop.id = ada.page.url.split("/")[-2]
         await ada.submit_form("#approved form", reason="papers are fine")
-        shop.link = await ada.page.locator(".box.good code").inner_text()
+        shop.link = await ada.page.locator(".box.good input").input_value()
     await ada.open_page("/console/merchants?status=APPLIED")
     assert "No merchants match these filters." in await ada.main_text()
     month.owner = await BrowserUser.accept_invitation(
