@@ -11,7 +11,7 @@ def add_mails(shop: Shop, merchant_id: str, topic: str, count: int, status: str 
     result = "550 no such mailbox" if status == "FAILED" else ""
     shop.api_server.sql(
         "insert into mails select $1, 'mail_01m8f4q' || $2 || n, $2, n, 'ann@example.com', null,"
-        " 'en', '{}', null, n, $3, 1, null, $4, n, n from generate_series(1, $5::int) n",
+        " 'en', '{}', null, n, $3, 1, null, $4, n, n + 9000000000000 from generate_series(1, $5::int) n",
         merchant_id,
         topic,
         status,
@@ -40,7 +40,6 @@ def test_the_list_goes_on_with_older_emails(shop: Shop) -> None:
     older = re.search(r'rel="next" href="([^"]+)"', page)
     assert older is not None, page
     second = support.get(older[1].replace("&amp;", "&")).text
-    assert 'rel="next"' not in second or "refund" not in page
     first_ids = set(re.findall(r"/mails/(mail_\w+)", page))
     second_ids = set(re.findall(r"/mails/(mail_\w+)", second))
     assert first_ids
