@@ -1,22 +1,28 @@
 """The list of emails of all merchants and staff."""
 
 import re
+from itertools import count as count_from
+from typing import Final
 
 from opentill.portal import lists
 from support.api_server import Shop
 from support.people import create_person
 
+NUMBERS: Final = count_from(1000)  # for ids that no other test has
+
 
 def add_mails(shop: Shop, merchant_id: str, topic: str, count: int, status: str = "SENT") -> None:
     result = "550 no such mailbox" if status == "FAILED" else ""
     shop.api_server.sql(
-        "insert into mails select $1, 'mail_01m8f4q' || $2 || n, $2, n, 'ann@example.com', null,"
-        " 'en', '{}', null, n, $3, 1, null, $4, n, n + 9000000000000 from generate_series(1, $5::int) n",
+        "insert into mails select $1, 'mail_' || lpad($6::text || n, 26, '0'), $2, n,"
+        " 'ann@example.com', null, 'en', '{}', null, n, $3, 1, null, $4, n, n + 9000000000000"
+        " from generate_series(1, $5::int) n",
         merchant_id,
         topic,
         status,
         result,
         count,
+        str(next(NUMBERS)),
     )
 
 
