@@ -106,8 +106,11 @@ async def _find_effects(
 
     Other requests change a payment, whose page shows their effect.
     """
-    found = await ledger.find_balances(tx, sorted({row.merchant_id for row in waiting}))
-    balances = {(balance.merchant_id, balance.currency): balance for balance in found}
+    merchant_ids = sorted({row.merchant_id for row in waiting})
+    balances = {
+        (balance.merchant_id, balance.currency): balance
+        for balance in await ledger.find_balances(tx, merchant_ids)
+    }
     effects: dict[str, list[tuple[Account, int, int]]] = {
         row.id: adjustments.moved_by(row, balances.get((row.merchant_id, row.currency)))
         for row in await adjustments.list_waiting(tx)

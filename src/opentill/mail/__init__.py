@@ -1,11 +1,10 @@
 """Mail to customers, members, persons and staff; each message is queued once per recipient."""
 
 from opentill.mail.dead_letters import RetryResult, list_dead_letters, retry_dead_letters
+from opentill.mail.last_change import LAST_CHANGE, LastChange
 from opentill.mail.model import (
-    LAST_CHANGE,
     STATUSES,
     DeadLetter,
-    LastChange,
     Mail,
     Preferences,
     QueueState,

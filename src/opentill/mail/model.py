@@ -3,12 +3,11 @@
 Times are Unix ms, amounts minor units with their currency.
 """
 
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, get_args
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from opentill.core import ids
 from opentill.core.errors import TooManyRequests
 from opentill.core.languages import Language
 from opentill.core.money import Money
@@ -85,16 +84,6 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
     result: str
     created_at: int
     updated_at: int
-
-
-class LastChange(NamedTuple):
-    """The place of a mail among all mails by their last change."""
-
-    at: int
-    mail_id: str
-
-
-LAST_CHANGE: Final = LastChange(2**53, ids.LAST)  # after all mails
 
 
 class NewMail(msgspec.Struct, frozen=True, kw_only=True):

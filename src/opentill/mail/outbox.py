@@ -22,17 +22,16 @@ from opentill.db.database import Tx
 from opentill.db.query import columns
 from opentill.http import inputs
 from opentill.mail import queries, topics, triggers
+from opentill.mail.last_change import LAST_CHANGE, LastChange
 from opentill.mail.model import (
     DAY_MS,
     INVITATIONS_OF_MERCHANT_PER_DAY,
     INVITATIONS_PER_DAY,
-    LAST_CHANGE,
     MINUTE_MS,
     NO_MERCHANT,
     REQUESTED_PER_HOUR,
     STATUSES,
     InvitationContent,
-    LastChange,
     Mail,
     NewMail,
     NewRow,
