@@ -188,7 +188,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         " SKIP_NOTICES",
         "figures.brand_queries": "CLEAR DIFFER DISPUTES_OF_ALL LOCK PAYMENTS_OF_ALL RECOUNT",
         "figures.gateway_queries": "DIFFER RECOUNT",
-        "figures.queries": "WAITING",
+        "figures.queries": "PAID_BY_MERCHANT WAITING",
         "http.queries": "PRUNE PRUNE_IGNORED PRUNE_REFUSED",
         "ledger.incremental_queries": "NEXT",
         "ledger.queries": "BALANCES_OF MERCHANTS_AFTER OVERDUE VIOLATED",
