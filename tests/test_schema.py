@@ -33,6 +33,7 @@ GLOBAL_INDEXES: Final = {
     "checkouts_due",
     "payment_attempts_due",
     "payment_attempts_duplicates",
+    "payment_attempts_ended",
     "refunds_due",
     "idempotency_keys_old",
     "epay_refunds_old",

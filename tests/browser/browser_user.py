@@ -55,7 +55,7 @@ class BrowserUser:
         """Set up an authenticator and remember the recovery codes."""
         await self.page.goto(f"{self.url}/security")
         await self.follow_link('form[action$="/authenticator/begin"] button')
-        self._secret = (await self.page.locator("code").first.inner_text()).replace(" ", "")
+        self._secret = (await self.page.input_value("#key")).replace(" ", "")
         await self.page.fill("[name=code]", self.code())
         await self.follow_link('form[action$="/security/authenticator"] button')
         self._recovery_codes = await self.page.locator(".codes code").all_inner_texts()

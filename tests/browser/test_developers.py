@@ -30,7 +30,7 @@ async def test_a_key_is_created_copied_and_replaced_on_pages_that_fit_every_devi
     await join(page, url + link.path)
 
     await page.get_by_role("link", name="Developers").click()
-    await page.locator("#main").get_by_role("link", name="API keys").click()
+    await page.locator("#main").get_by_role("link", name="Create API key").click()
     await page.get_by_label("Name").fill("Shop 商店")
     await (
         page.get_by_role("group", name="Payments").get_by_label("Read").check()

@@ -19,7 +19,7 @@ async def test_a_chosen_filter_applies_at_once_or_by_its_button(
     page = await context.new_page()
     page.set_default_timeout(60_000)
     await join(page, url + link.path)
-    await page.goto(f"{url}/dashboard/{shop}/disputes")
+    await page.goto(f"{url}/dashboard/{shop}/disputes?status=OPEN")  # without any, no filters
     button = page.locator("form.filters").get_by_role("button", name="Apply", exact=True).last
     await page.get_by_label("Status").select_option("WON")
     if not has_scripts:

@@ -32,7 +32,7 @@ async def test_the_accent_color_is_previewed(
     preview = page.locator("#accent-preview")
     if scripts:
         await page.get_by_label("Choose the accent color").fill("#2b59ff")
-        await expect(page.get_by_label("Accent color (optional)")).to_have_value("#2b59ff")
+        await expect(page.get_by_label("Accent color", exact=True)).to_have_value("#2b59ff")
     else:
         await page.get_by_label("Accent color").fill("2B59FF")
         await page.get_by_role("button", name="Preview").click()

@@ -367,7 +367,7 @@ def test_an_invalid_payout_run_is_refused_at_its_field(shop: Shop, finance: Visi
     ):  # fmt: skip
         refusal = finance.post(f"{RUNS}/run", form | change)
         assert refusal.status_code == 400, change
-        assert f'href="#{field}"' in refusal.text
+        assert f'id="{field}-error"' in refusal.text
     support = create_person(shop.api_server, None, staff_role="support")
     assert support.post(f"{RUNS}/run", form).status_code == 403
     assert "Start a payout run" not in support.get(RUNS).text
@@ -474,7 +474,6 @@ def test_a_general_ledger_with_invalid_filters_is_refused_at_its_form(finance: V
         assert (page, sorted(page_query.split("&"))) == (path, sorted(query.split("&")))
         page = finance.get(refusal.headers["location"]).text
         assert re.findall(r'id="([\w-]+)-error"', page) == [field], query
-        assert f'href="#{field}"' in page
         assert sentence in page.partition(f'id="{field}-error"')[2].partition("</p>")[0]
     days = {"from": "2026-01-01", "to": "2026-01-31"}
     file = finance.get(f"{path}/ledger.csv", params=days)

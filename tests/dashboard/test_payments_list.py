@@ -164,6 +164,7 @@ def test_presets_of_days_end_today_in_the_merchants_zone(
     assert preset_links(payments.page(status="PAID", page="3")) == {
         "Today": f"{base}2026-12-31&to=2026-12-31",
         "Last 7 days": f"{base}2026-12-25&to=2026-12-31",
+        "Last 30 days": f"{base}2026-12-02&to=2026-12-31",
         "This month": f"{base}2026-12-01&to=2026-12-31",
         "Last month": f"{base}2026-11-01&to=2026-11-30",
     }
@@ -212,7 +213,7 @@ def test_the_name_of_the_export_has_the_days_of_the_list(shop: Shop) -> None:
 def test_a_form_with_empty_fields_does_not_filter(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     for path, query, sentence in (
-        ("mails", {"status": "", "email": ""}, "No emails were sent."),
+        ("mails", {"status": "", "email": ""}, "Emails will be listed here."),
         ("developers/events", {"from": "", "to": "", "type": ""}, "No events yet."),
         ("payouts", {"from": "", "to": "", "status": ""}, "There are no payouts yet."),
         ("payments", {"with_order": "", "query": ""}, "There are no payments yet"),

@@ -64,7 +64,7 @@ class Token(msgspec.Struct, frozen=True):
     @property
     def is_usable(self) -> bool:
         """Whether it can be sent in a header."""
-        return bool(self.access_token) and all("!" <= char <= "~" for char in self.access_token)
+        return re.fullmatch(r"[!-~]+", self.access_token) is not None
 
 
 class Detail(msgspec.Struct, frozen=True):

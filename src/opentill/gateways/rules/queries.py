@@ -15,7 +15,7 @@ REVISIONS = Query(
 TOUCH = Command("update routing_rule_head set revision = revision + 1")
 LIST = Query(RoutingRule, "select * from routing_rules order by position")
 COUNT = Value(int, "select count(*) from routing_rules")
-MAKE_ROOM = Command("update routing_rules set position = position + 1 where position >= :position")
+OPEN_GAP = Command("update routing_rules set position = position + 1 where position >= :position")
 INSERT = Command(
     """
     insert into routing_rules (id, position, methods, currencies, smallest_minor, largest_minor,

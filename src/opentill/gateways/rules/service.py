@@ -53,7 +53,7 @@ async def add(
     if number >= MOST_RULES:
         raise Invalid("rule", f"There are {MOST_RULES} rules, the maximum. Remove one first.")
     place = _check_position(number + 1 if position is None else position, number + 1)
-    await queries.MAKE_ROOM.run(tx, position=place)
+    await queries.OPEN_GAP.run(tx, position=place)
     rule_id = new_id("rr")
     await queries.INSERT.run(tx, new, id=rule_id, position=place, now=now)
     rule = await find(tx, rule_id)
@@ -77,7 +77,7 @@ async def move(tx: Tx, rule_id: str, position: int, now: int, *, actor: Actor) -
     rule = await find(tx, rule_id)
     _check_position(position, await queries.COUNT.get(tx) or 0)
     await queries.CLOSE_GAP.run(tx, position=rule.position)
-    await queries.MAKE_ROOM.run(tx, position=position)
+    await queries.OPEN_GAP.run(tx, position=position)
     await queries.SET_POSITION.run(tx, id=rule.id, position=position)
     moved = await find(tx, rule.id)
     await _record(tx, actor, moved, "gateways rules move", now)
