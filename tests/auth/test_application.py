@@ -61,6 +61,28 @@ def test_an_application_waits_for_a_decision(api_server: ApiServer) -> None:
         assert from_another_site.status_code == 403
 
 
+def test_an_applicant_gets_one_confirmation_by_mail(api_server: ApiServer) -> None:
+    email = "mailed@example.com"
+    with accepting_applications(api_server) as visitor:
+        api_server.app.settings = msgspec.structs.replace(
+            api_server.app.settings, smtp_url="smtp://mail.test", mail_from="pay@example.com"
+        )
+        for _ in range(2):
+            response = visitor.post(
+                "/apply", FORM | {"email": email}, headers={"accept-language": "zh-Hant"}
+            )
+            assert response.status_code == 303
+    rows = api_server.tx(
+        lambda tx: tx.fetch(
+            "select merchant_id, language, data from mails"
+            " where topic = 'application' and recipient = $1",
+            email,
+        )
+    )
+    assert [(row["merchant_id"], row["language"]) for row in rows] == [("", "zh-Hant")]
+    assert msgspec.json.decode(rows[0]["data"])["name"] == FORM["merchant"]
+
+
 def test_the_response_does_not_show_whether_an_address_is_known(api_server: ApiServer) -> None:
     ada = create_person(api_server, api_server.create_shop().id, "owner")
     with accepting_applications(api_server) as visitor:

@@ -15,6 +15,7 @@ from opentill.mail import model, rendering, smtp
 from opentill.mail.model import Mail, MessageContext
 from opentill.mail.people_templates import MOVEMENT_KIND
 from opentill.mail.topics import BY_NAME
+from opentill.people import MERCHANT_ROLES, STAFF_ROLES
 from opentill.web import refund_failures
 from opentill.web.language import Localizer
 from opentill.web.translations import translate
@@ -56,6 +57,13 @@ CONTENT: Final[dict[str, dict[str, Any]]] = {
         "merchant_id": "mer_1", "dispute_id": "dp_1", "order_id": "order_1", "amount": USD,
         "reason": "fraud", "respond_by": NOW,
     },
+    "dispute_closed": {
+        "merchant_id": "mer_1", "dispute_id": "dp_1", "order_id": "order_1", "status": "LOST",
+        "amount": USD, "debit": (870, "EUR"), "fee": (1500, "EUR"), "reason": "fraudulent",
+        "at": NOW,
+    },
+    "standing_changed": {"merchant_id": "mer_1", "suspended": True, "reason": "r", "at": NOW},
+    "application": {"name": "Harbour Books", "at": NOW},
     "payout_paid": {"merchant_id": "mer_1", "payout_id": "po_1", "amount": USD, "reference": "B1"},
     "payout_failed": {"merchant_id": "mer_1", "payout_id": "po_1", "amount": USD, "reason": "no"},
     "endpoint_disabled": ENTRY,
@@ -183,6 +191,74 @@ def test_the_mail_about_an_approval_names_the_kind_of_movement(kind: str) -> Non
     content = msgspec.convert({**CONTENT["approval_waiting"], "kind": kind}, topic.content)
     message = topic.template(content, _context("en"))
     assert _context("en").gettext(MOVEMENT_KIND[kind]) in message.subject
+
+
+@pytest.mark.parametrize(
+    ("status", "subject", "facts"),
+    [
+        ("WON", "Dispute of $9.99 USD won", ["Disputed amount", "Reason"]),
+        (
+            "LOST",
+            "Dispute of $9.99 USD lost",
+            [
+                "Disputed amount",
+                "Reason",
+                "Deducted for the dispute",
+                "Dispute fee",
+                "Total deducted",
+            ],
+        ),
+        (
+            "RECOVERED",
+            "Money of a lost dispute of $9.99 USD recovered",
+            ["Disputed amount", "Reason"],
+        ),
+    ],
+)
+def test_the_mail_about_a_decided_dispute_says_what_it_cost(
+    status: str, subject: str, facts: list[str]
+) -> None:
+    content = msgspec.convert(
+        {**CONTENT["dispute_closed"], "status": status}, model.DisputeResultContent
+    )
+    message = BY_NAME["dispute_closed"].template(content, _context("en"))
+    assert message.subject == subject
+    assert [label for label, _ in message.facts] == [*facts, "Date", "Order ID"]
+    if status == "LOST":
+        assert ("Total deducted", "€23.70") in message.facts
+    assert message.action is not None
+    assert message.action[1].endswith("/dashboard/mer_1/disputes/dp_1")
+
+
+@pytest.mark.parametrize(("suspended", "text"), [(True, "suspended"), (False, "active again")])
+def test_the_mail_about_the_account_says_whether_it_is_suspended(
+    suspended: bool, text: str
+) -> None:
+    content = model.StandingContent(
+        merchant_id="mer_1", suspended=suspended, reason="Documents are missing", at=NOW
+    )
+    message = BY_NAME["standing_changed"].template(content, _context("en"))
+    assert message.subject == f"The account of Harbour Books is {text}"
+    assert ("Reason", "Documents are missing") in message.facts
+
+
+@pytest.mark.parametrize("role", [*MERCHANT_ROLES, *STAFF_ROLES])
+def test_an_invitation_names_the_role(role: str) -> None:
+    content = model.InvitationContent(by="Ada", expires_at=NOW, role=role)
+    message = BY_NAME["invitation"].template(content, _context("en"))
+    name = "Administrator" if role == "admin" else role.title()
+    assert dict(message.facts)["Your role"] == name
+    assert dict(message.facts)["Invited by"] == "Ada"
+
+
+def test_an_approved_applicant_reads_that_the_application_was_approved() -> None:
+    content = model.InvitationContent(
+        by="Tills Ltd", expires_at=NOW, role="owner", has_applied=True
+    )
+    message = BY_NAME["invitation"].template(content, _context("en"))
+    assert message.subject == "Your application was approved"
+    assert "Invited by" not in dict(message.facts)
+    assert dict(message.facts)["Merchant"] == "Harbour Books"
 
 
 HOSTILE: Final = "Evil\r\nBcc: victim@example.com\r\n\r\n<script>alert(1)</script> \u202eoof, Inc."

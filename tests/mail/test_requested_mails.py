@@ -173,7 +173,7 @@ async def test_the_subject_of_an_invitation_contains_no_text_of_the_inviter(
         assert part is not None
         text = re.sub(r"<[^>]+>", " ", part.get_content())
         lines = [line for line in re.sub(r"[ \t]+", " ", text).splitlines() if lure in line]
-        label = translate("merchant", language, "Merchant (name not verified)")
+        label = translate("merchant", language, "Merchant")
         inviter = translate("merchant", language, "Invited by")
         assert len(lines) == 2, text
         assert label in lines[0]

@@ -158,6 +158,61 @@ async def test_the_role_of_a_member_decides_which_mails_it_gets(db: Db) -> None:
     ]
 
 
+async def test_members_get_a_mail_when_a_dispute_is_decided(db: Db) -> None:
+    order = await _create_order(db)
+    shop = order.merchant_id
+
+    async def prepare(tx: Tx) -> None:
+        for role in people.MERCHANT_ROLES:
+            await _add_member(tx, shop, role, f"{role}@example.com")
+
+    await db.run(prepare)
+    await _queue_mails(db)
+    paid = await db.run(lambda tx: _pay(tx, order))
+    await db.run(lambda tx: world.report_dispute(tx, paid, "OPENED"))
+    await _queue_mails(db)
+    await db.run(lambda tx: world.report_dispute(tx, paid, "LOST"))
+    for _ in range(2):
+        await _queue_mails(db)
+    async with db.connection() as tx:
+        mails = [mail for mail in await _mails(tx) if mail.topic == "dispute_closed"]
+    assert sorted(mail.recipient for mail in mails) == [
+        "finance@example.com",
+        "owner@example.com",
+        "support@example.com",
+    ]
+    content = msgspec.json.decode(mails[0].data)
+    assert (content["status"], content["order_id"]) == ("LOST", order.id)
+    assert content["amount"] == content["debit"] == [999, "USD"]
+
+
+async def test_members_get_a_mail_when_their_account_is_suspended_or_restored(db: Db) -> None:
+    order = await _create_order(db)
+    shop = order.merchant_id
+
+    async def prepare(tx: Tx) -> None:
+        for role in ("owner", "viewer"):
+            await _add_member(tx, shop, role, f"{role}@example.com")
+
+    await db.run(prepare)
+    await jobs.queue_audit_mails(db, SETTINGS, NOW)
+    for event in ("suspended", "resumed"):
+        await db.run(
+            lambda tx, event=event: merchants.change_status(
+                tx, shop, event, TESTER, NOW, notes="only staff read this"
+            )
+        )
+    for _ in range(2):
+        await jobs.queue_audit_mails(db, SETTINGS, NOW)
+    async with db.connection() as tx:
+        mails = [mail for mail in await _mails(tx) if mail.topic == "standing_changed"]
+    assert {mail.recipient for mail in mails} == {"owner@example.com"}
+    contents = [msgspec.json.decode(mail.data) for mail in mails]
+    assert sorted(content["suspended"] for content in contents) == [False, True]
+    assert {content["reason"] for content in contents} == {TESTER.reason}
+    assert "only staff" not in "".join(mail.data for mail in mails)
+
+
 async def test_members_get_mails_about_refunds_reversed_or_made_at_the_provider(db: Db) -> None:
     order = await _create_order(db)
     shop = order.merchant_id
@@ -418,7 +473,7 @@ def test_the_mail_page_has_a_row_for_every_topic_of_merchants(topic: mail.Topic)
     from opentill.console.labels import STAFF_MAIL_TOPIC
     from opentill.portal.labels import MAIL_TOPIC
 
-    of_people = {"new_login", "reset", "test", "account_change", "factors_waiting"}
+    of_people = {"new_login", "reset", "test", "account_change", "factors_waiting", "application"}
     without_row = of_people | {row.name for row in mail.TOPICS if row.staff}
     assert (topic.name in MAIL_TOPIC) == (topic.name not in without_row)
     assert (topic.name in STAFF_MAIL_TOPIC) == (topic.name in without_row)

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from opentill import merchants, people
+from opentill import mail, merchants, people
 from opentill.core.errors import Invalid, NotFound, TooManyRequests
 from opentill.core.money import EXPONENTS
 from opentill.db import rate_limits
@@ -68,7 +68,10 @@ def _render_form(
 
 
 async def send(request: PageRequest) -> Response:
-    """Store an application. The response does not show whether the person is known."""
+    """Store an application and mail a confirmation.
+
+    The response does not show whether the person is known.
+    """
     _check_open(request)
     form = await request.form()
     typed = ApplicationForm(
@@ -83,7 +86,16 @@ async def send(request: PageRequest) -> Response:
         if await rate_limits.hit(tx, "apply", subject, _PER_MINUTE, request.now) is None:
             wait = await rate_limits.retry_after_s(tx, "apply", subject, request.now)
             raise TooManyRequests(_PER_MINUTE, wait)
-        await merchants.apply(tx, typed, request.now, address=request.browser.address)
+        merchant_id = await merchants.apply(tx, typed, request.now, address=request.browser.address)
+        await mail.confirm_application(
+            tx,
+            request.app.settings,
+            merchant_id,
+            typed.merchant,
+            typed.email,
+            request.localizer.language,
+            request.now,
+        )
 
     try:
         await request.app.db.run(work)

@@ -14,6 +14,7 @@ from opentill.mail.model import (
 )
 from opentill.mail.outbox import (
     NewInvitation,
+    confirm_application,
     find,
     find_anywhere,
     invite,
@@ -60,6 +61,7 @@ __all__ = [
     "Unrenderable",
     "change_preferences",
     "check_server",
+    "confirm_application",
     "find",
     "find_anywhere",
     "find_preferences",

@@ -11,11 +11,13 @@ from opentill.mail.model import (
     DeadlineContent,
     DisputeContent,
     DisputeResponseContent,
+    DisputeResultContent,
     Fact,
     Message,
     MessageContext,
     PayoutContent,
     RefundReportContent,
+    StandingContent,
 )
 from opentill.web import dispute_reasons, refund_failures
 from opentill.web.translations import N_, NC_
@@ -74,6 +76,89 @@ def dispute(content: DisputeContent, context: MessageContext) -> Message:
             _("Respond to dispute"),
             context.url(f"/dashboard/{content.merchant_id}/disputes/{content.dispute_id}"),
         ),
+    )
+
+
+_DISPUTE_RESULT: Final = {  # status of the dispute → subject and text
+    "WON": (
+        N_("Dispute of {amount} won"),
+        N_(
+            "The bank decided a dispute in favor of {shop}. You keep the payment, and the amount "
+            "that was held for the dispute is available again."
+        ),
+    ),
+    "LOST": (
+        N_("Dispute of {amount} lost"),
+        N_(
+            "The bank decided a dispute in favor of the customer of {shop}. The amount and the "
+            "dispute fee were deducted from your balance. Do not refund the payment as well."
+        ),
+    ),
+    "RECOVERED": (
+        N_("Money of a lost dispute of {amount} recovered"),
+        N_(
+            "The bank returned the money of a dispute that {shop} had lost. The amount is back in "
+            "your balance."
+        ),
+    ),
+}
+
+
+def dispute_result(content: DisputeResultContent, context: MessageContext) -> Message:
+    """Report to members that a dispute was decided, or that a loss was recovered."""
+    _, language = context.gettext, context.localizer.language
+    subject, text = _DISPUTE_RESULT[content.status]
+    facts: list[Fact] = [
+        (_("Disputed amount"), context.amount(content.amount)),
+        (_("Reason"), dispute_reasons.text_of(content.reason, language) or "–"),
+    ]
+    if content.status == "LOST":
+        (debit, currency), (fee, _currency) = content.debit, content.fee
+        if content.debit != content.amount:
+            facts.append((_("Deducted for the dispute"), context.amount(content.debit)))
+        facts += [
+            (_("Dispute fee"), context.amount(content.fee)),
+            (_("Total deducted"), context.amount((debit + fee, currency))),
+        ]
+    return Message(
+        subject=_(subject, amount=context.amount(content.amount)),
+        paragraphs=[_(text, shop=context.shop)],
+        facts=[*facts, (_("Date"), context.when(content.at)), (_("Order ID"), content.order_id)],
+        action=(
+            _("View dispute"),
+            context.url(f"/dashboard/{content.merchant_id}/disputes/{content.dispute_id}"),
+        ),
+    )
+
+
+def standing(content: StandingContent, context: MessageContext) -> Message:
+    """Report to members that the merchant's account was suspended or restored."""
+    _ = context.gettext
+    subject, text = (
+        (
+            N_("The account of {shop} is suspended"),
+            N_(
+                "{shop} cannot accept payments, and payouts are paused. You can still log in, "
+                "refund payments and respond to disputes. Contact the operator if you have not yet."
+            ),
+        )
+        if content.suspended
+        else (
+            N_("The account of {shop} is active again"),
+            N_(
+                "The suspension has ended: {shop} can accept payments again, and payouts continue, "
+                "unless the operator has switched them off separately."
+            ),
+        )
+    )
+    return Message(
+        subject=_(subject, shop=context.shop),
+        paragraphs=[_(text, shop=context.shop)],
+        facts=[
+            (_("Reason"), content.reason),
+            (_("Date"), context.when(content.at)),
+        ],
+        action=(_("View account status"), context.url(f"/dashboard/{content.merchant_id}/")),
     )
 
 

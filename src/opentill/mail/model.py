@@ -277,6 +277,29 @@ class DisputeContent(msgspec.Struct, frozen=True, kw_only=True):
     respond_by: int | None
 
 
+class DisputeResultContent(msgspec.Struct, frozen=True, kw_only=True):
+    """A dispute was decided, or a loss was recovered."""
+
+    merchant_id: str
+    dispute_id: str
+    order_id: str
+    status: Literal["WON", "LOST", "RECOVERED"]
+    amount: Amount  # what the customer disputed
+    debit: Amount  # what a loss takes from the balance
+    fee: Amount  # the fee of a loss, on top
+    reason: str
+    at: int
+
+
+class StandingContent(msgspec.Struct, frozen=True, kw_only=True):
+    """The operator suspended a merchant's account or ended the suspension."""
+
+    merchant_id: str
+    suspended: bool
+    reason: str
+    at: int
+
+
 class PayoutContent(msgspec.Struct, frozen=True, kw_only=True):
     """A payout was paid or failed; ``returned``: the bank sent it back after it had been paid."""
 
@@ -325,11 +348,20 @@ class LoginContent(msgspec.Struct, frozen=True, kw_only=True):
     pending: bool = False  # whether only the password was entered, without the second factor
 
 
+class ApplicationContent(msgspec.Struct, frozen=True, kw_only=True):
+    """An application to become a merchant was received; ``name`` is the shop's."""
+
+    name: str
+    at: int
+
+
 class InvitationContent(msgspec.Struct, frozen=True, kw_only=True):
     """A person is invited; ``by`` names the inviter."""
 
     by: str
     expires_at: int
+    role: str = ""  # of a member, or of staff; "" in mails that an earlier version queued
+    has_applied: bool = False  # whether the person's application was approved
 
 
 class PasswordResetContent(msgspec.Struct, frozen=True, kw_only=True):

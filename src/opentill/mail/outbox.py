@@ -31,6 +31,7 @@ from opentill.mail.model import (
     NO_MERCHANT,
     REQUESTED_PER_HOUR,
     STATUSES,
+    ApplicationContent,
     InvitationContent,
     Mail,
     NewMail,
@@ -230,9 +231,35 @@ async def invite(
         cause=link.id,
         recipient=link.email,
         language=invitation.language or await people.language_of(tx, actor.who),
-        data=InvitationContent(by=invitation.by, expires_at=link.expires_at),
+        data=InvitationContent(
+            by=invitation.by,
+            expires_at=link.expires_at,
+            role=invitation.role or invitation.staff_role or "",
+            has_applied=invitation.has_applied,
+        ),
     )
     return new_link, await _queue_link(tx, settings, mail, new_link.path, now)
+
+
+async def confirm_application(
+    tx: Tx,
+    settings: Settings,
+    merchant_id: str,
+    name: str,
+    email: str,
+    language: Language,
+    now: int,
+) -> None:
+    """Queue the confirmation of an application for ``merchant_id``, once for each applicant."""
+    mail = NewMail(
+        merchant_id=NO_MERCHANT,
+        topic="application",
+        cause=merchant_id,
+        recipient=normalize_email(email),
+        language=language,
+        data=ApplicationContent(name=name, at=now),
+    )
+    await queue(tx, settings, [mail], now)
 
 
 def link_shown_to(settings: Settings, *, shown: bool, by_member: bool = False) -> ShownTo:

@@ -5,6 +5,7 @@ from typing import Final
 from opentill.mail.alert_model import PausedAccountContent
 from opentill.mail.model import (
     AccountChangeContent,
+    ApplicationContent,
     ApprovalContent,
     Fact,
     FactorResetContent,
@@ -169,33 +170,81 @@ def login(content: LoginContent, context: MessageContext) -> Message:
     )
 
 
+_ROLE: Final = {  # a role of a member or of staff → its name
+    "owner": N_("Owner"),
+    "finance": N_("Finance"),
+    "support": N_("Support"),
+    "developer": N_("Developer"),
+    "viewer": N_("Viewer"),
+    "admin": N_("Administrator"),
+    "auditor": N_("Auditor"),
+}
+
+
 def invitation(content: InvitationContent, context: MessageContext) -> Message:
-    """Build the mail that invites a person.
+    """Build the mail that invites a person, or that approves the person's application.
 
     Texts by the inviter are only in facts, not in sentences.
     """
     _ = context.gettext
-    of_merchant = [(_("Merchant (name not verified)"), context.shop)] if context.shop else []
-    return Message(
-        subject=_("You have been invited to a team on OpenTill"),
-        paragraphs=[
+    facts = [
+        (_("Merchant"), context.shop),
+        (_("Your role"), _(_ROLE[content.role]) if content.role else ""),
+        ("", "") if content.has_applied else (_("Invited by"), content.by),
+        (_("Expires on"), context.when(content.expires_at)),
+    ]
+    one_time = _(
+        "The link works once and expires after 24 hours. Anyone who has it can use it, so do not "
+        "share it."
+    )
+    if content.has_applied:
+        subject = _("Your application was approved")
+        paragraphs = [
+            _(
+                "Welcome to OpenTill. Create your login with the link below. Then set up your "
+                "shop and accept your first payment."
+            ),
+            one_time,
+        ]
+    else:
+        subject = _("You have been invited to a team on OpenTill")
+        paragraphs = [
             _(
                 "You have been invited to a team on OpenTill. The person who invited you entered "
-                "the names below, which have not been verified."
+                "the names below."
             ),
-            _(
-                "The link works once and expires after 24 hours. Anyone who has it can use it, so"
-                " do not share it."
-            ),
-        ],
-        facts=[
-            *of_merchant,
-            (_("Invited by"), content.by),
-            (_("Expires on"), context.when(content.expires_at)),
-        ],
+            one_time,
+        ]
+    return Message(
+        subject=subject,
+        paragraphs=paragraphs,
+        facts=[fact for fact in facts if fact[1]],
         is_branded=False,
-        action=(_("Accept invitation"), context.url(context.secret)),
+        action=(
+            _("Create your login") if content.has_applied else _("Accept invitation"),
+            context.url(context.secret),
+        ),
         note=_("If you did not expect this, ignore this email."),
+    )
+
+
+def application(content: ApplicationContent, context: MessageContext) -> Message:
+    """Confirm to an applicant that the application was received.
+
+    Anybody can enter an address: the texts of the form are only in facts, not in sentences.
+    """
+    _ = context.gettext
+    return Message(
+        subject=_("We received your application"),
+        paragraphs=[
+            _(
+                "Thank you for your application for an account on OpenTill. Our team reviews it. "
+                "If we approve it, you get an email with a link to create your login."
+            )
+        ],
+        facts=[(_("Shop"), content.name), (_("Received"), context.when(content.at))],
+        is_branded=False,
+        note=_("If you did not apply, ignore this email."),
     )
 
 

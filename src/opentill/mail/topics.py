@@ -39,6 +39,7 @@ _MONEY_TOPICS: Final = (
     "refund_reversed",
     "refund_at_gateway",
     "dispute_opened",
+    "dispute_closed",
     "payout_paid",
     "payout_failed",
     "digest",
@@ -112,6 +113,18 @@ TOPICS: Final = (
         ("owner", "finance"),
     ),
     Topic("dispute_opened", model.DisputeContent, merchant_templates.dispute, ("owner", "support")),
+    Topic(
+        "dispute_closed",
+        model.DisputeResultContent,
+        merchant_templates.dispute_result,
+        ("owner", "finance", "support"),
+    ),
+    Topic(
+        "standing_changed",
+        model.StandingContent,
+        merchant_templates.standing,
+        ("owner", "finance", "support", "developer"),
+    ),
     Topic(
         "payout_paid",
         model.PayoutContent,
@@ -202,6 +215,7 @@ TOPICS: Final = (
         staff=_roles_with("people.manage"),
     ),
     Topic("factors_waiting", model.FactorResetContent, people_templates.factors_waiting),
+    Topic("application", model.ApplicationContent, people_templates.application),
     Topic("invitation", model.InvitationContent, people_templates.invitation),
     Topic("reset", model.PasswordResetContent, people_templates.reset),
     Topic(

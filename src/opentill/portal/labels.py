@@ -330,6 +330,8 @@ MAIL_TOPIC: Final = {
     "refund_reversed": N_("Refund reversed"),
     "refund_at_gateway": N_("Refund made at the provider"),
     "dispute_opened": N_("Dispute opened"),
+    "dispute_closed": N_("Dispute closed"),
+    "standing_changed": N_("Account status changed"),
     "dispute_deadline": N_("Dispute near its deadline"),
     "payout_paid": N_("Payout paid"),
     "payout_failed": N_("Payout failed"),
