@@ -125,7 +125,7 @@ async def test_after_a_decline_the_customer_pays_with_another_card(
 
 
 @pytest.mark.parametrize(
-    ("button", "text"), [("Complete", "Payment received"), ("Fail", "not authenticated")]
+    ("button", "text"), [("Confirm", "Payment received"), ("Decline", "not authenticated")]
 )
 async def test_the_3d_secure_page_decides_the_payment(
     page: Page, page_server: Starlette, open_session: OpenSession, button: str, text: str
@@ -161,7 +161,7 @@ async def test_a_wallet_is_paid_on_the_phone(
     await _add_rates(page_server)
     session = await open_session(price, currency)
     await _send_form(page, _session_url(page_server, session), method)
-    await page.click("a:has-text('Open the phone’s page here')")
+    await page.click(".open a")
     await page.click("button:has-text('Approve')")
     await page.click("a:has-text('Continue')")
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)
@@ -210,6 +210,16 @@ async def test_a_customer_who_returns_without_paying_can_continue(
     await page.click("text=Continue payment")
     await _enter_card(page, "4242 4242 4242 4242")
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)
+
+
+async def test_a_customer_who_cancels_at_the_bank_reads_that_nothing_was_charged(
+    page: Page, page_server: Starlette, open_session: OpenSession
+) -> None:
+    session = await open_session()
+    await _send_form(page, _session_url(page_server, session))
+    await page.click(".cancel a")
+    await expect(page.locator("main [role=status]")).to_contain_text("Payment not completed")
+    await expect(page.locator("main [role=status]")).to_contain_text("you have not been charged")
 
 
 async def test_going_back_and_reloading_the_receipt_changes_nothing(

@@ -11,7 +11,7 @@ from opentill.adjustments import KINDS
 from opentill.core.languages import Area, Language, offered
 from opentill.dashboard import events
 from opentill.db.database import Tx
-from opentill.mail import model, rendering, smtp
+from opentill.mail import decision_model, model, rendering, smtp
 from opentill.mail.model import Mail, MessageContext
 from opentill.mail.people_templates import MOVEMENT_KIND
 from opentill.mail.topics import BY_NAME
@@ -219,7 +219,7 @@ def test_the_mail_about_a_decided_dispute_says_what_it_cost(
     status: str, subject: str, facts: list[str]
 ) -> None:
     content = msgspec.convert(
-        {**CONTENT["dispute_closed"], "status": status}, model.DisputeResultContent
+        {**CONTENT["dispute_closed"], "status": status}, decision_model.DisputeResultContent
     )
     message = BY_NAME["dispute_closed"].template(content, _context("en"))
     assert message.subject == subject
@@ -234,7 +234,7 @@ def test_the_mail_about_a_decided_dispute_says_what_it_cost(
 def test_the_mail_about_the_account_says_whether_it_is_suspended(
     suspended: bool, text: str
 ) -> None:
-    content = model.StandingContent(
+    content = decision_model.StandingContent(
         merchant_id="mer_1", suspended=suspended, reason="Documents are missing", at=NOW
     )
     message = BY_NAME["standing_changed"].template(content, _context("en"))

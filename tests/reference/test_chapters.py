@@ -28,6 +28,8 @@ from opentill.orders.model import Status
 from opentill.reference import chapters
 from opentill.reference.book import Book
 from opentill.reference.chapters import ADVICE, BY_NAME, CHAPTERS, Texts
+from opentill.reference.document import Document
+from opentill.reference.python_calls import CALLS
 from opentill.sandbox.cards import TEST_CARDS
 from opentill.webhooks import signing
 from pages.test_render import Reader
@@ -135,6 +137,41 @@ def test_python_examples_compile() -> None:
     assert len(blocks) >= 4
     for block in blocks:
         compile(block, "chapter", "exec")
+
+
+def test_get_started_has_samples_in_three_languages() -> None:
+    html = str(Texts(SETTINGS).html(BY_NAME["quickstart"]))
+    assert html.count('<div class="languages"') == 4
+    for language in ("curl", "Python", "JavaScript"):
+        assert html.count(f'data-language="{language}"') == 4
+    assert html.count(" open>") == 4, "one sample of each group is open"
+
+
+def test_get_started_in_python_calls_the_client() -> None:
+    texts = Texts(SETTINGS)
+    blocks = [
+        token.content
+        for token in texts.tokens(BY_NAME["quickstart"])
+        if token.type == "fence" and token.info == "python"
+    ]
+    calls = set(re.findall(r"client\.(\w+\.\w+)\(", "\n".join(blocks)))
+    assert calls == {
+        "products.create",
+        "checkouts.create",
+        "checkouts.get",
+        "orders.get",
+        "refunds.create",
+    }
+    assert calls <= set(CALLS.values())
+
+
+def test_operations_of_people_have_pages_by_subject() -> None:
+    document = Document(app.openapi_document(SETTINGS))
+    names = [group.name for group in document.groups]
+    for name in ("Logins", "API keys", "Team", "Agreement", "Payment links", "Team webhooks"):
+        assert name in names
+    assert not {"People", "Links", "Config"} & set(names)
+    assert all(group.description for group in document.groups if group.name != "Events")
 
 
 def test_the_epay_chapter_computes_the_right_signature() -> None:

@@ -103,7 +103,7 @@ def test_every_page_is_in_the_customers_language(shop: Shop, language: str, sour
         "Verify your payment": post(f"/pay/{card}", number="4000002500003155", **other_fields),
         "3-D Secure authentication failed.": post(f"/3ds/{card}", decision="decline"),
         "Payment declined": get(f"/done/{card}"),
-        "Scan to pay with {method}": get(f"/pay/{wallet}"),
+        "Pay with {method}": get(f"/pay/{wallet}"),
         "Approve payment?": get(f"/phone/{wallet}"),
         "You can put away your phone now.": post(f"/phone/{wallet}", decision="approve"),
         "Thank you. The shop is being notified.": get(f"/done/{wallet}"),

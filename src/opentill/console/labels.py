@@ -300,6 +300,7 @@ STAFF_MAIL_TOPIC: Final = {
     "account_change": N_("Account changed"),
     "account_change_staff": N_("Account of a person changed"),
     "factors_waiting": N_("Reset of second factors requested"),
+    "application": N_("Application received"),
     "reset": N_("New password"),
     "books_violated": N_("Ledger check failed"),
     "account_paused": N_("Gateway account paused"),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from opentill import payouts
+from opentill.mail.decision_model import DisputeResultContent, StandingContent
 from opentill.mail.digest_model import DigestContent
 from opentill.mail.model import (
     DAY_MS,
@@ -11,13 +12,11 @@ from opentill.mail.model import (
     DeadlineContent,
     DisputeContent,
     DisputeResponseContent,
-    DisputeResultContent,
     Fact,
     Message,
     MessageContext,
     PayoutContent,
     RefundReportContent,
-    StandingContent,
 )
 from opentill.web import dispute_reasons, refund_failures
 from opentill.web.translations import N_, NC_

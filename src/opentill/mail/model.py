@@ -277,29 +277,6 @@ class DisputeContent(msgspec.Struct, frozen=True, kw_only=True):
     respond_by: int | None
 
 
-class DisputeResultContent(msgspec.Struct, frozen=True, kw_only=True):
-    """A dispute was decided, or a loss was recovered."""
-
-    merchant_id: str
-    dispute_id: str
-    order_id: str
-    status: Literal["WON", "LOST", "RECOVERED"]
-    amount: Amount  # what the customer disputed
-    debit: Amount  # what a loss takes from the balance
-    fee: Amount  # the fee of a loss, on top
-    reason: str
-    at: int
-
-
-class StandingContent(msgspec.Struct, frozen=True, kw_only=True):
-    """The operator suspended a merchant's account or ended the suspension."""
-
-    merchant_id: str
-    suspended: bool
-    reason: str
-    at: int
-
-
 class PayoutContent(msgspec.Struct, frozen=True, kw_only=True):
     """A payout was paid or failed; ``returned``: the bank sent it back after it had been paid."""
 
@@ -346,13 +323,6 @@ class LoginContent(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     at: int
     pending: bool = False  # whether only the password was entered, without the second factor
-
-
-class ApplicationContent(msgspec.Struct, frozen=True, kw_only=True):
-    """An application to become a merchant was received; ``name`` is the shop's."""
-
-    name: str
-    at: int
 
 
 class InvitationContent(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from opentill.db.database import Tx
 from opentill.db.query import columns
 from opentill.http import inputs
 from opentill.mail import queries, topics, triggers
+from opentill.mail.decision_model import ApplicationContent
 from opentill.mail.last_change import LAST_CHANGE, LastChange
 from opentill.mail.model import (
     DAY_MS,
@@ -31,7 +32,6 @@ from opentill.mail.model import (
     NO_MERCHANT,
     REQUESTED_PER_HOUR,
     STATUSES,
-    ApplicationContent,
     InvitationContent,
     Mail,
     NewMail,

@@ -3,9 +3,9 @@
 from typing import Final
 
 from opentill.mail.alert_model import PausedAccountContent
+from opentill.mail.decision_model import ApplicationContent
 from opentill.mail.model import (
     AccountChangeContent,
-    ApplicationContent,
     ApprovalContent,
     Fact,
     FactorResetContent,

@@ -19,6 +19,7 @@ from opentill.db.database import Tx
 from opentill.mail import (
     alert_model,
     customer_templates,
+    decision_model,
     merchant_templates,
     model,
     people_templates,
@@ -115,13 +116,13 @@ TOPICS: Final = (
     Topic("dispute_opened", model.DisputeContent, merchant_templates.dispute, ("owner", "support")),
     Topic(
         "dispute_closed",
-        model.DisputeResultContent,
+        decision_model.DisputeResultContent,
         merchant_templates.dispute_result,
         ("owner", "finance", "support"),
     ),
     Topic(
         "standing_changed",
-        model.StandingContent,
+        decision_model.StandingContent,
         merchant_templates.standing,
         ("owner", "finance", "support", "developer"),
     ),
@@ -215,7 +216,7 @@ TOPICS: Final = (
         staff=_roles_with("people.manage"),
     ),
     Topic("factors_waiting", model.FactorResetContent, people_templates.factors_waiting),
-    Topic("application", model.ApplicationContent, people_templates.application),
+    Topic("application", decision_model.ApplicationContent, people_templates.application),
     Topic("invitation", model.InvitationContent, people_templates.invitation),
     Topic("reset", model.PasswordResetContent, people_templates.reset),
     Topic(

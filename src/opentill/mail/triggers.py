@@ -5,7 +5,7 @@ The structs of events contain the fields of their bodies that are read (contract
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,7 @@ from opentill.checkouts import Session
 from opentill.core import money
 from opentill.core.languages import Language
 from opentill.db.database import Tx
-from opentill.mail import customer_templates, queries, response_mails, topics
+from opentill.mail import customer_templates, decision_mails, queries, response_mails, topics
 from opentill.mail.model import (
     NO_MERCHANT,
     AccountChangeContent,
@@ -22,7 +22,6 @@ from opentill.mail.model import (
     AuditContent,
     AuditEntry,
     DisputeContent,
-    DisputeResultContent,
     FactorResetContent,
     Mail,
     NewMail,
@@ -30,7 +29,6 @@ from opentill.mail.model import (
     Preferences,
     RefundContent,
     RefundReportContent,
-    StandingContent,
 )
 from opentill.orders import Order
 from opentill.receipts import service as receipts
@@ -84,20 +82,6 @@ class _DisputeEvent(msgspec.Struct, frozen=True):
     currency: str
     reason: str
     respond_by: int | None
-
-
-class _ClosedDisputeEvent(msgspec.Struct, frozen=True):
-    """Data of dispute.closed; ``debit`` and ``fee`` are in ``debit_currency``."""
-
-    dispute_id: str
-    order_id: str
-    status: Literal["WON", "LOST", "RECOVERED"]
-    amount: str
-    currency: str
-    debit: str
-    fee: str
-    debit_currency: str
-    reason: str
 
 
 class _PayoutEvent(msgspec.Struct, frozen=True):
@@ -342,24 +326,6 @@ async def _dispute_created(tx: Tx, batch: _Batch, event: _Event) -> list[NewMail
     )
 
 
-async def _dispute_closed(tx: Tx, batch: _Batch, event: _Event) -> list[NewMail]:
-    data = msgspec.json.decode(event.data, type=_ClosedDisputeEvent)
-    content = DisputeResultContent(
-        merchant_id=batch.merchant_id,
-        dispute_id=data.dispute_id,
-        order_id=data.order_id,
-        status=data.status,
-        amount=_amount(data.amount, data.currency),
-        debit=_amount(data.debit, data.debit_currency),
-        fee=_amount(data.fee, data.debit_currency),
-        reason=data.reason,
-        at=event.created_at,
-    )
-    return await topics.mails_to_members(
-        tx, batch.merchant_id, "dispute_closed", event.id, content, data.order_id
-    )
-
-
 async def _payout_ended(tx: Tx, batch: _Batch, event: _Event) -> list[NewMail]:
     data = msgspec.json.decode(event.data, type=_PayoutEvent)
     content = PayoutContent(
@@ -379,7 +345,9 @@ _TRIGGERS: Final[Mapping[str, _Trigger]] = {
     "order.refunded": _refunded,
     "refund.failed": _refund_failed,
     "dispute.created": _dispute_created,
-    "dispute.closed": _dispute_closed,
+    "dispute.closed": lambda tx, batch, event: decision_mails.mails_of_dispute(
+        tx, batch.merchant_id, event.id, event.created_at, event.data
+    ),
     "payout.paid": _payout_ended,
     "payout.failed": _payout_ended,
 }
@@ -395,7 +363,6 @@ _AUDIT_TOPICS: Final = {  # action in the audit log → topic
     "keys revoke": "key_changed",
     "payouts account": "account_changed",
 }
-_STANDING: Final = {"merchants suspend": True, "merchants resume": False}  # action → is suspended
 # The subject of an entry "webhooks set" begins like this if it changed the endpoint's URL.
 _CHANGED_URL: Final = re.compile(r"\S+ url ")
 # Action in the audit log → name of the change; of several names, the subject's end selects one.
@@ -426,8 +393,8 @@ async def audit_mails(tx: Tx, entries: Sequence[AuditEntry], since: int) -> list
             continue
         if entry.action in ACCOUNT_CHANGES:
             mails += await _account_mails(tx, entry)
-        elif entry.action in _STANDING:
-            mails += await _standing_mails(tx, entry)
+        elif entry.action in decision_mails.STANDING:
+            mails += await decision_mails.mails_of_standing(tx, entry)
         elif entry.action == "disputes respond":
             mails += await response_mails.mails_of_response(tx, entry)
         elif entry.action in _AUDIT_TOPICS and (
@@ -438,19 +405,6 @@ async def audit_mails(tx: Tx, entries: Sequence[AuditEntry], since: int) -> list
                 tx, entry.merchant_id, _AUDIT_TOPICS[entry.action], f"audit {entry.number}", content
             )
     return mails
-
-
-async def _standing_mails(tx: Tx, entry: AuditEntry) -> list[NewMail]:
-    """Return the mails to members whose merchant was suspended or restored."""
-    content = StandingContent(
-        merchant_id=entry.merchant_id,
-        suspended=_STANDING[entry.action],
-        reason=entry.reason,
-        at=entry.at,
-    )
-    return await topics.mails_to_members(
-        tx, entry.merchant_id, "standing_changed", f"audit {entry.number}", content
-    )
 
 
 async def _account_mails(tx: Tx, entry: AuditEntry) -> list[NewMail]:

@@ -72,6 +72,7 @@ class PageRequest:
             public_url=self.app.settings.public_url,
             checks=int(checks) if _COUNT.fullmatch(checks) else 0,
             hold="hold" in self.query,
+            has_returned="returned" in self.query,
             test_mode=not self.app.settings.livemode,
         )
 
@@ -330,7 +331,9 @@ async def return_from_gateway(request: PageRequest, session_id: str, attempt_id:
             )
     except TimeoutError:
         _log.warning("gateway slow", attempt=attempt_id)  # the worker will query the gateway again
-    return see_other(render.path(payment, visit))
+        return see_other(render.path(payment, visit))
+    # The page then says that the bank reports no payment, if the attempt still waits.
+    return see_other(render.path(payment, visit, returned="1"))
 
 
 async def qr_code(request: PageRequest, session_id: str, attempt_id: str) -> Response:

@@ -32,6 +32,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     public_url: str = ""
     checks: int = 0  # how often the waiting page has reloaded so far
     hold: bool = False  # whether the customer has stopped automatic reloads and redirects
+    has_returned: bool = False  # whether the customer has just come back from the bank
     test_mode: bool = False  # whether no real money can be paid in this deployment
 
     @property
@@ -77,6 +78,7 @@ def open_page(
         errors=errors or {},
         decline=model.decline_of(payment),
         unfinished=model.unfinished(payment),
+        has_returned=visit.has_returned,
         cancel_url=_shop_address(payment, payment.cancel_url),
     )
 

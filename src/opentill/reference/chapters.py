@@ -238,6 +238,29 @@ def _headings(tokens: Sequence[Token], table: int) -> list[str]:
     return headings
 
 
+def _is_program(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a token is code in a language of its own, not JSON or the like."""
+    if not 0 <= at < len(tokens) or tokens[at].type != "fence":
+        return False
+    return tokens[at].info.partition(" ")[0] in {"sh", "python", "js"}
+
+
+def _tab(tokens: Sequence[Token], at: int, name: str, code: str) -> str:
+    """Render one of several blocks of code that follow each other as a tab, named ``name``."""
+    first = at
+    while _is_program(tokens, first - 1):
+        first -= 1
+    start = '<div class="languages" role="group" aria-label="Sample in several languages">\n'
+    end = "</div>\n"
+    return (
+        f"{start if at == first else ''}"
+        f'<details name="sample-{first}" data-language="{name}"{" open" if at == first else ""}>'
+        f'<summary>{name}</summary><pre tabindex="0" role="group" aria-label="{name}"><code>'
+        f"{code}</code></pre></details>\n"
+        f"{end if not _is_program(tokens, at + 1) else ''}"
+    )
+
+
 class _Renderer(RendererHTML):
     """Markdown as the reference shows it: headings that can be linked to, code in figures."""
 
@@ -251,6 +274,9 @@ class _Renderer(RendererHTML):
         del options, env
         language, _, label = tokens[idx].info.partition(" ")
         caption = escape(label or _LANGUAGES.get(language, "Example"))
+        beside = (_is_program(tokens, at) for at in (idx - 1, idx + 1))
+        if _is_program(tokens, idx) and any(beside):
+            return _tab(tokens, idx, caption, highlight(tokens[idx].content, language))
         return (
             f'<figure class="sample"><figcaption>{caption}</figcaption>'
             f'<pre tabindex="0" role="group" aria-label="{caption}"><code>'

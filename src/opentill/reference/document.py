@@ -20,6 +20,31 @@ from opentill.web.markdown import markdown
 METHODS: Final = ("get", "post", "put", "patch", "delete", "head", "options")
 EVENTS: Final = "Events"  # the name of the group that contains the webhook events
 _ID: Final = "id"
+# Titles of groups whose tag alone does not say what they are about.
+_TITLES: Final = {"Links": "Payment links", "Config": "Agreement"}
+# The operations of people, which have the tag _PEOPLE, are pages by the segment after this prefix.
+_PEOPLE: Final = "People"
+PEOPLE_PREFIX: Final = "/v1/merchant/"
+_PAGE_OF_SEGMENT: Final = {
+    "sessions": "Logins",
+    "profile": "Merchant profile",
+    "logo": "Merchant profile",
+    "keys": "API keys",
+    "team": "Team",
+    "agreement": "Agreement",
+    "webhook-endpoints": "Team webhooks",
+}
+_ACCESS: Final = "They need a person's access token instead of an API key."
+_ABOUT_PAGE: Final = {
+    "Logins": "How a person who works for a merchant logs in: the response has an access token for "
+    "the operations of the team.",
+    "Merchant profile": f"The name, logo and contact that customers see. {_ACCESS}",
+    "API keys": f"Create, restrict, replace and revoke API keys. {_ACCESS}",
+    "Team": f"The people who work for a merchant, their roles, and invitations. {_ACCESS}",
+    "Agreement": "The merchant services agreement, which anybody can read, and its acceptances by "
+    "people of the merchant.",
+    "Team webhooks": f"The operations of Webhooks, for people. {_ACCESS}",
+}
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +148,8 @@ class Document:
         for path, methods in self._document.get("paths", {}).items():
             for method in methods:
                 if method in METHODS:
-                    yield (methods[method].get("tags") or ["Other"])[0], path, method, methods
+                    tag = (methods[method].get("tags") or ["Other"])[0]
+                    yield _page_of(tag, path), path, method, methods
         for name, methods in self._document.get("webhooks", {}).items():
             yield EVENTS, name, "", methods
 
@@ -139,10 +165,12 @@ class Document:
             )
             entries.setdefault(name, []).append(entry)
         described = {
-            str(tag["name"]): str(tag.get("description", ""))
+            _page_of(str(tag["name"]), ""): str(tag.get("description", ""))
             for tag in self._document.get("tags", ())
-        }
-        for name in dict.fromkeys([*(name for name in described if name in entries), *entries]):
+        } | _ABOUT_PAGE
+        titles = (_page_of(str(tag["name"]), "") for tag in self._document.get("tags", ()))
+        first = [*(title for title in titles if title not in _ABOUT_PAGE), EVENTS]
+        for name in dict.fromkeys([*(name for name in first if name in entries), *entries]):
             yield Group(
                 name=name,
                 slug=slug(name),
@@ -276,6 +304,14 @@ class Document:
                 if isinstance(example.get(_ID), str):
                     return str(example[_ID])
         return ""
+
+
+def _page_of(tag: str, path: str) -> str:
+    """Return the title of the page that shows an operation."""
+    if tag == _PEOPLE and path.startswith(PEOPLE_PREFIX):
+        segment = path.removeprefix(PEOPLE_PREFIX).partition("/")[0]
+        return _PAGE_OF_SEGMENT.get(segment, tag)
+    return _TITLES.get(tag, tag)
 
 
 def slug(name: str) -> str:

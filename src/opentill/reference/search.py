@@ -7,6 +7,8 @@ from typing import Final
 import msgspec
 from markupsafe import Markup
 
+from opentill.reference.document import PEOPLE_PREFIX
+
 LONGEST: Final = 100  # of a longer query, the characters after this many are ignored
 MOST: Final = 30  # a query returns at most this many results
 _MAX_WORDS: Final = 8  # of a longer query, the words after this many are ignored
@@ -14,9 +16,8 @@ _SNIPPET: Final = 140
 # Endings without which words are compared, and the least number of letters before an ending.
 _ENDINGS: Final = ("ially", "ency", "ently", "ent", "ial", "ing", "ly", "ed", "es", "s")
 _SHORTEST_STEM: Final = 4
-# Many operations of this group do the same as one of the merchant API. Their weight is reduced by
+# Many operations of people do the same as one of the merchant API. Their weight is reduced by
 # _REPEATS, so that they rank below the merchant API's.
-_PEOPLE: Final = "People"
 _REPEATS: Final = 11
 
 
@@ -74,7 +75,7 @@ def _score(place: Place, words: list[str]) -> int:
         if not weight:
             return 0
         total += weight
-    return total - (_REPEATS if place.kind == _PEOPLE else 0)
+    return total - (_REPEATS if place.path.startswith(PEOPLE_PREFIX) else 0)
 
 
 def _weights(place: Place, word: str, stem: str) -> Iterator[int]:

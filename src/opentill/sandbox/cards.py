@@ -88,6 +88,12 @@ def read_card(form: CardForm, year: int, month: int) -> tuple[TestCard | None, d
     return (None, errors) if errors else (card, errors)
 
 
+def spaced(number: str) -> str:
+    """Return the number of a test card in groups of four, "" for any other number."""
+    card = _BY_NUMBER.get(re.sub(r"[\s-]", "", number))
+    return card.spaced if card else ""
+
+
 def _expiry_error(text: str, year: int, month: int) -> str | None:
     match = _EXPIRY.fullmatch(text)
     if match is None:

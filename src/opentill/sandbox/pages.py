@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from opentill.sandbox import amounts, labels, language
 from opentill.sandbox.bank import Bank
-from opentill.sandbox.cards import TEST_CARDS, CardForm, read_card
+from opentill.sandbox.cards import TEST_CARDS, CardForm, read_card, spaced
 from opentill.sandbox.http import bank_of, read_form, store_of
 from opentill.sandbox.labels import PAYMENT_METHOD
 from opentill.sandbox.language import N_, NC_
@@ -216,14 +216,21 @@ def _filled_in(number: str) -> CardForm:
 
 
 async def pay_by_card(request: Request) -> Response:
-    """Read the card form; show it again without number and code if a field is invalid."""
+    """Read the card form; show it again without the code if a field is invalid.
+
+    Only the number of a test card is shown again, never one that may be real.
+    """
     form_values = await read_form(request, CardForm)
     payment = await _find(request)
     if _other_page(payment) is None and payment.method == "CREDIT_CARD":
         today = datetime.now(UTC)
         card, errors = read_card(form_values, today.year, today.month)
         if card is None:
-            form = CardForm(exp=form_values.exp[:20], name=form_values.name[:200])
+            form = CardForm(
+                number="" if "number" in errors else spaced(form_values.number),
+                exp=form_values.exp[:20],
+                name=form_values.name[:200],
+            )
             return _pages(request).show(
                 request, "card.html", payment, 422, form=form, errors=errors, cards=TEST_CARDS
             )
