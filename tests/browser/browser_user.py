@@ -80,7 +80,7 @@ class BrowserUser:
         if "/login" in self.page.url:
             await self.page.fill("[name=email]", self.email)
             await self.page.fill("[name=password]", PASSWORD)
-            await self._click(self.page.locator('form[action$="/login"] button'))
+            await self._click(self.page.locator('form[action$="/login"] button[type=submit]'))
             if "/login/factor" in self.page.url:
                 form = self.page.locator('form[action$="/login/factor"]:has([name=code])')
                 await form.locator("[name=code]").fill(self.code())

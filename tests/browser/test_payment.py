@@ -87,7 +87,7 @@ async def test_each_outcome_of_a_card_has_its_page(
     session = await open_session()
     await _send_form(page, _session_url(page_server, session))
     await _enter_card(page, number)
-    await page.wait_for_url(f"**/checkout/{session.id}?lang=en", timeout=60_000)
+    await page.wait_for_url(f"**/checkout/{session.id}?lang=en*", timeout=60_000)
     await expect(page.locator("main")).to_contain_text(text, timeout=60_000)
     order = await _read_order(page_server, session)
     assert order.status == status

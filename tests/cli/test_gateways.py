@@ -180,7 +180,10 @@ def test_rules_are_listed_added_moved_and_removed(opentill: Commands, credential
     explained = opentill.json(
         "gateways", "explain", "--amount", "9", "--currency", "CNY", "--method", "ALIPAY"
     )
-    assert explained[0]["why"] == f"rule {ordered['id']}: best success rate: 100 %"
+    assert explained[0]["why"] in {  # 2 % of the payments explore
+        f"rule {ordered['id']}: best success rate: 100 %",
+        f"rule {ordered['id']}: test of the success rate: 100 %",
+    }
     assert opentill.json(*rules, "move", "2", "1", *WHY)["id"] == named["id"]
     assert opentill.json(*rules, "remove", named["id"], *WHY)["id"] == named["id"]
     (listed,) = opentill.json(*rules, "list")

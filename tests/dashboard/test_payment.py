@@ -534,10 +534,10 @@ def test_the_receipt_shows_what_was_paid_less_the_refunds(shop: Shop, clock: Any
 def test_an_unpaid_payment_has_no_fee_and_no_net(shop: Shop) -> None:
     owner, order = create_person(shop.api_server, shop.id, "owner"), shop.create_order()
     page = text_of(owner.get(page_path(shop, order["id"])))
-    assert "Payment breakdown Amount $9.99 Order and customer" in page
+    assert "Payment breakdown" not in page
     owner.post(page_path(shop, order["id"], "expire"))
     page = text_of(owner.get(page_path(shop, order["id"])))
-    assert "Payment breakdown Amount $9.99 Order and customer" in page
+    assert "Payment breakdown" not in page
 
 
 def test_a_payment_and_its_session_lead_to_the_customer(shop: Shop) -> None:

@@ -187,7 +187,7 @@ async def test_the_payment_page_shows_a_qr_code_that_this_server_draws(
     assert too_long.status_code == 404
     assert (return_response.status_code, return_response.headers["location"]) == (
         303,
-        f"/checkout/{session.id}?lang=zh-Hans",
+        f"/checkout/{session.id}?lang=zh-Hans&returned=1",
     )
 
 
