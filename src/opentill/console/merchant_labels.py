@@ -16,8 +16,8 @@ ABOUT_CAPABILITY_OFF: Final = {
 }
 ABOUT_STANDING_ACTION: Final = {
     "approved": N_(
-        "The merchant can take payments at once. You get a link that "
-        "makes the applicant its owner; send it to them."
+        "The merchant can take payments at once. The applicant gets a link by email that makes "
+        "them its owner. Without a mail server the link is shown to you: send it to them."
     ),
     "declined": N_("The merchant is closed. Nobody is notified: let the applicant know."),
     "suspended": N_(
