@@ -42,9 +42,17 @@ def request_payout(shop: Shop, requester: Visitor, reference: str) -> str:
 
 
 def count_waiting_requests(visitor: Visitor) -> int:
-    """Return the number of waiting requests of all merchants on the console's home page."""
+    """Return the number of requests that the person can approve, from the console's home page."""
     count = re.search(r"Approvals to give: (\d+)", visitor.get("/console").text)
     return 0 if count is None else int(count[1])
+
+
+def section_of(waiting: str, visitor: Visitor) -> str:
+    """Return the heading above a waiting request on the page of approvals."""
+    page = visitor.get("/console/approvals").text
+    before = page.partition(f'id="reject-{waiting}"')[0]
+    heading = before.rpartition("<h2 ")[2].partition("</h2>")[0]
+    return heading.partition(">")[2]
 
 
 def read_available(shop: Shop) -> int:
@@ -55,9 +63,12 @@ def read_available(shop: Shop) -> int:
 def test_only_another_person_approves_a_request_and_only_once(shop: Shop) -> None:
     requester = create_person(shop.api_server, None, staff_role="finance")
     approver = create_person(shop.api_server, None, staff_role="admin")
-    before = count_waiting_requests(requester)
+    before, own_before = count_waiting_requests(approver), count_waiting_requests(requester)
     waiting = request_recharge(shop, requester)
-    assert count_waiting_requests(requester) == before + 1
+    assert count_waiting_requests(approver) == before + 1
+    assert count_waiting_requests(requester) == own_before  # another person must approve it
+    assert section_of(waiting, requester) == "Waiting for a colleague"
+    assert section_of(waiting, approver) == "Waiting for your approval"
     page = requester.get("/console/approvals").text
     assert "&lt;b&gt;sent&lt;/b&gt;" in page
     assert "somebody else must approve it" in page
@@ -349,6 +360,11 @@ def test_a_person_whom_the_requester_invited_or_reset_lately_cannot_approve(
         refusal = visitor.post(approve)
         assert refusal.status_code == 400
         assert "within the last 72 hours" in refusal.text
+        assert section_of(waiting, visitor) == "Waiting for a colleague"
+        count = count_waiting_requests(visitor)
+        later = request_recharge(shop, requester, reference=f"R-{visitor.email}")
+        assert count_waiting_requests(visitor) == count
+        requester.post(f"/console/approvals/{later}/reject", {"reason": "not needed"})
     assert read_available(shop) == 0
     # Inviters may approve their invitees' requests, and after 72 hours invitees may approve theirs.
     request_id = request_recharge(shop, invitee, reference="R-2")

@@ -22,14 +22,15 @@ from opentill import (
 from opentill.approvals import Waiting
 from opentill.console import audit_entries, proof_facts
 from opentill.console.labels import GIVE_A_REASON
+from opentill.console.second_person import NOT_SECOND_PERSON, approver, find_refusals
 from opentill.console.zone import ZONE
 from opentill.core import money
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.ledger import Account
-from opentill.people import Approver
-from opentill.portal import login_cookies, render
+from opentill.merchants import operator_actions
+from opentill.portal import render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
@@ -55,8 +56,14 @@ async def _page(
         decided = await approvals.list_decided(tx, _MOST_DECIDED)
         runs = await payouts.list_waiting_runs(tx, request.app.settings.approval_above, request.now)
         names = await merchants.names(tx, (row.merchant_id for row in (*waiting, *decided)))
-        refusals = await _find_refusals(tx, request, waiting)
+        requesters = [row.asked_by for row in waiting] + [view.run.created_by for view in runs]
+        refusals = await find_refusals(tx, request, requesters)
         effects = await _find_effects(tx, waiting)
+
+    may_approve, may_send = request.may("approvals.decide"), request.may("payouts.manage")
+    # The rows of both sections: those that this person can approve, and all others.
+    waiting_for_me = [row for row in waiting if may_approve and row.asked_by not in refusals]
+    runs_for_me = [view for view in runs if may_send and view.run.created_by not in refusals]
 
     def write_amount(minor: int, currency: str) -> str:
         return request.localizer.amount(Money(minor, currency))
@@ -68,11 +75,23 @@ async def _page(
         request,
         "approvals.html",
         status,
-        waiting=waiting,
-        runs=runs,
+        sections=(
+            ("for-me", waiting_for_me, runs_for_me),
+            (
+                "for-others",
+                [row for row in waiting if row not in waiting_for_me],
+                [view for view in runs if view not in runs_for_me],
+            ),
+        ),
+        waiting_ids=[row.id for row in waiting],
         decided=decided,
         limit_of=limit_of,
-        refusals=refusals,
+        refusals={
+            requester: _ERRORS[field]
+            if not requester.startswith(operator_actions.ROOT)
+            else _OF_ROOT
+            for requester, field in refusals.items()
+        },
         effects=effects,
         link_ids=partial(audit_entries.link_ids, request),
         names=names,
@@ -82,21 +101,6 @@ async def _page(
         reasons=reasons or {},
         zone=ZONE,
     )
-
-
-async def _find_refusals(
-    tx: Tx, request: PageRequest, waiting: Sequence[Waiting]
-) -> dict[str, str]:
-    """Return why the person cannot approve requests of others, by the requests' ids."""
-    refusals: dict[str, str] = {}
-    for asked_by in {row.asked_by for row in waiting}:
-        try:
-            await people.check_second(tx, asked_by, approver(request), request.now)
-        except Invalid as problem:
-            text = NOT_SECOND_PERSON.get(problem.field or "")
-            if text is not None:
-                refusals |= {row.id: text for row in waiting if row.asked_by == asked_by}
-    return refusals
 
 
 async def _find_effects(
@@ -134,15 +138,6 @@ def _limit(request: PageRequest, row: Waiting) -> tuple[str, bool] | None:
     minor = int(above.scaleb(money.exponent(row.currency)))
     text = request.localizer.amount(Money(minor, row.currency))
     return text, abs(row.amount_minor) + row.fee_minor > minor
-
-
-def approver(request: PageRequest) -> Approver:
-    """Return the logged-in person as approver.
-
-    The approver has a function that says whether a given person has logged in with this browser.
-    """
-    knows = partial(login_cookies.has_logged_in, request.app.settings, request.headers)
-    return Approver(people.actor_of(request.login, "").who, knows)
 
 
 async def approve_request(request: PageRequest) -> Response:
@@ -188,18 +183,11 @@ async def reject_request(request: PageRequest) -> Response:
     return render.see_other(request, f"{PLACE}?done=rejected")
 
 
-# Error texts for a person who must not be the second person, by the field of the refusal.
-NOT_SECOND_PERSON: Final = {
-    "invited": N_(
-        "You cannot approve this: the requester invited you, or gave you a new password, within "
-        "the last 72 hours."
-    ),
-    "browser": N_(
-        "You cannot approve this here: the requester has logged in with this browser. Use another "
-        "browser."
-    ),
-}
 _DECIDED: Final = N_("Somebody has already decided about this.")
+_OF_ROOT: Final = N_(
+    "The owner of the machine requested this and may be anybody. Somebody who has logged in must "
+    "request it again."
+)
 _ERRORS: Final = {
     **NOT_SECOND_PERSON,
     "by": N_("Somebody other than its requester must approve it."),
@@ -213,6 +201,11 @@ _ERRORS: Final = {
 
 def _error_text(problem: Invalid) -> str:
     return _ERRORS.get(problem.field or "", N_("This could not be done. Nothing was moved."))
+
+
+def _refusal(requester: str, field: str) -> str:
+    """Return why a person cannot approve the requests of a requester."""
+    return _OF_ROOT if requester.startswith(operator_actions.ROOT) else _ERRORS[field]
 
 
 PLACE: Final = f"{CONSOLE_PATH}/approvals"

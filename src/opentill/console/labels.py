@@ -131,6 +131,11 @@ AGREEMENT_STATUS: Final = {
     "ACCEPTED": N_("The current version is accepted."),
     "OUTDATED": N_("An earlier version is accepted, the current one is not."),
 }
+# The sections of the requests that wait for a second person.
+WAITING_FOR: Final = {
+    "for-me": N_("Waiting for your approval"),
+    "for-others": N_("Waiting for a colleague"),
+}
 APPROVAL_RESULT: Final = {
     "approved": N_("Approved."),
     "rejected": N_("Rejected. Nothing was moved."),

@@ -12,7 +12,6 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import (
-    approvals,
     disputes,
     epay,
     ledger,
@@ -25,10 +24,10 @@ from opentill import (
 )
 from opentill.console.labels import DISPUTE_RESPONSE_TEXT
 from opentill.console.need_labels import NEED_COLUMN, NEED_TIME
+from opentill.console.second_person import count_approvable
 from opentill.console.zone import ZONE
 from opentill.core.languages import Language
 from opentill.core.money import Money
-from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.gateways import accounts as gateway_accounts
 from opentill.orders import OrderCustomer
@@ -107,6 +106,10 @@ _OF_ENDPOINTS: Final = (Column("endpoint", "words at-start"), _MERCHANT, _REASON
 _OF_NOTICES: Final = (*_OF_PAYMENTS[:2], _REASON, _TIME)
 
 
+async def _count_none(_tx: Tx, _now: int) -> int:
+    return 0
+
+
 class Need(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of matter that needs attention.
 
@@ -117,12 +120,12 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     permission: Permission
-    count: Callable[[Tx, int], Awaitable[int]]
+    count: Callable[[Tx, int], Awaitable[int]] = _count_none
+    # Counts items that depend on the person, in addition to ``count``.
+    count_for: Callable[[Tx, PageRequest], Awaitable[int]] | None = None
     items: Callable[[Tx, int], Awaitable[list[Item]]] | None = None
     columns: tuple[Column, ...] = ()  # of its list
     page: str = ""
-    # Counts items that depend on the deployment's limit, in addition to ``count``.
-    count_limited: Callable[[Tx, Settings, int], Awaitable[int]] | None = None
     limit: int | None = None  # counting stops at this number; None: all are counted
     explain: Callable[[str, Language], str] | None = None  # the text of a provider's code
 
@@ -326,14 +329,6 @@ async def _differences(tx: Tx, _now: int) -> int:
     return await reconciliation.count_open(tx)
 
 
-async def _approvals(tx: Tx, _now: int) -> int:
-    return len(await approvals.list_waiting(tx))
-
-
-async def _waiting_runs(tx: Tx, settings: Settings, now: int) -> int:
-    return len(await payouts.list_waiting_runs(tx, settings.approval_above, now))
-
-
 NEEDS: Final = (
     Need(
         name="applications",
@@ -343,9 +338,8 @@ NEEDS: Final = (
     ),
     Need(
         name="approvals",
-        permission="balance.read",
-        count=_approvals,
-        count_limited=_waiting_runs,
+        permission="approvals.decide",
+        count_for=count_approvable,
         page="/approvals",
     ),
     Need(
@@ -406,8 +400,8 @@ async def count_all(tx: Tx, request: PageRequest) -> list[tuple[Need, int]]:
 
 async def _count(tx: Tx, need: Need, request: PageRequest) -> int:
     count = await need.count(tx, request.now)
-    if need.count_limited is not None:
-        count += await need.count_limited(tx, request.app.settings, request.now)
+    if need.count_for is not None:
+        count += await need.count_for(tx, request)
     return count
 
 

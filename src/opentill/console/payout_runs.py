@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from opentill import approvals, payouts, people, reconciliation
-from opentill.console.approvals import approver
 from opentill.console.payout_labels import RUN_ERROR, RUN_FILE_ERROR, RUN_PAYMENT_ERROR
 from opentill.console.report_uploads import ReportRefused, read_report
+from opentill.console.second_person import approver
 from opentill.console.zone import ZONE
 from opentill.core import bankaccounts
 from opentill.core.errors import Invalid

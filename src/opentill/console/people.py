@@ -6,7 +6,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from opentill import mail, people
-from opentill.console.approvals import NOT_SECOND_PERSON, approver
+from opentill.console.second_person import NOT_SECOND_PERSON, approver
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, NotFound
 from opentill.merchants import Actor, Key
