@@ -22,7 +22,9 @@ def test_the_books_show_the_progress_of_the_check_and_its_findings(shop: Shop) -
     server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
     order = shop.create_paid_order()
     query = f"?merchant={shop.id}"
-    assert "Not yet" in auditor.get(f"/console/books{query}").text
+    page = visible_text(auditor.get(f"/console/books{query}").text)
+    (balance,) = server.sql("select entries from balances where merchant_id = $1", shop.id)
+    assert f" USD Not yet – 0 of {balance['entries']} Not checked yet" in page
 
     def check() -> None:
         """Check this merchant's books only: the others are marked as checked just now."""
@@ -57,6 +59,18 @@ def test_the_books_show_the_progress_of_the_check_and_its_findings(shop: Shop) -
     check()
     page = auditor.get(f"/console/books{query}").text
     assert order["id"] not in page
+    (checked,) = server.sql("select entries from balances where merchant_id = $1", shop.id)
+    assert f" {checked['entries']} of {checked['entries']} No problems" in visible_text(page)
+    shop.create_paid_order()
+    (all_,) = server.sql("select entries from balances where merchant_id = $1", shop.id)
+    later = visible_text(auditor.get(f"/console/books{query}").text)
+    assert all_["entries"] > checked["entries"]
+    assert f" {checked['entries']} of {all_['entries']} No problems" in later
+    (sums,) = server.sql("select sum(entries)::bigint as entries from balances")
+    total = re.search(r"Entries checked ([\d,]+) of ([\d,]+)", later)
+    assert total is not None, later
+    read, everything = (int(number.replace(",", "")) for number in total.groups())
+    assert everything == sums["entries"] >= read + all_["entries"] - checked["entries"]
     assert "Not yet" not in page
     assert 'id="merchant-error"' in auditor.get("/console/books?merchant=no%20such%20shop").text
 

@@ -210,14 +210,16 @@ class BalanceCheck(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the incremental check of a balance.
 
     The balance has ``entries`` entries, of which the running pass has checked ``checked_to`` (0: no
-    pass runs). ``finished_at`` is the end of the last full pass (real time, Unix ms; None: none
-    yet). ``rows`` are the first violations as JSON, ``wrong`` as structs.
+    pass runs). The last pass or the running one has checked ``entries_checked``: newer entries wait
+    for the next pass. ``finished_at`` is the end of the last full pass (real time, Unix ms; None:
+    none yet). ``rows`` are the first violations as JSON, ``wrong`` as structs.
     """
 
     merchant_id: str
     currency: str
     entries: int
     checked_to: int
+    entries_checked: int
     violations: int
     finished_at: int | None
     rows: str
@@ -231,12 +233,15 @@ class BalanceCheck(msgspec.Struct, frozen=True, kw_only=True):
 class PassesSum(msgspec.Struct, frozen=True):
     """How many balances exist, how many lack a finished pass, and when the oldest last pass ended.
 
-    ``oldest`` is real time, Unix ms; None if no pass is finished.
+    ``oldest`` is real time, Unix ms; None if no pass is finished. The balances have ``entries``
+    entries, of which ``entries_checked`` are checked: newer ones wait for the next pass.
     """
 
     balances: int
     unfinished: int
     oldest: int | None
+    entries: int
+    entries_checked: int
 
 
 class CheckedBalance(msgspec.Struct, frozen=True):

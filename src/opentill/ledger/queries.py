@@ -329,6 +329,7 @@ CHECKS = Query(
     BalanceCheck,
     f"""
     select b.merchant_id, b.currency, b.entries, coalesce(c.checked_to, 0) as checked_to,
+        coalesce(greatest(c.entries, c.checked_to), 0) as entries_checked,
         coalesce(c.violations, 0) as violations, {_FINISHED} as finished_at,
         case when c.found > 0 and c.checked_to > 0 then c.found_rows
             when c.violations > 0 then c.violation_rows else '[]' end as rows
@@ -343,7 +344,8 @@ PASSES = Query(
     PassesSum,
     f"""
     select count(*) as balances, count(*) filter (where {_FINISHED} is null) as unfinished,
-        min({_FINISHED}) as oldest
+        min({_FINISHED}) as oldest, coalesce(sum(b.entries), 0)::bigint as entries,
+        coalesce(sum(greatest(c.entries, c.checked_to)), 0)::bigint as entries_checked
     from balances b
     left join ledger_checks c on c.merchant_id = b.merchant_id and c.currency = b.currency
     """,  # noqa: S608 - constants of ours
