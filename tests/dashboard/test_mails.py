@@ -96,7 +96,7 @@ def test_a_mail_is_opened_in_a_frame_that_runs_nothing(mailing: ApiServer, shop:
     assert f'href="{path}"' in viewer.get(f"/dashboard/{shop.id}/mails").text
     page = viewer.get(path)
     assert "ann@example.com" in page.text
-    assert f'<iframe class="mail-preview" src="{path}/html" sandbox=""' in page.text
+    assert f'<iframe src="{path}/html" sandbox=""' in page.text
     assert "frame-src 'self'" in page.headers["content-security-policy"]
     frame = viewer.get(f"{path}/html")
     policy = frame.headers["content-security-policy"]

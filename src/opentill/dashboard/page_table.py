@@ -16,7 +16,7 @@ from opentill.dashboard import (
     keys,
     labels,
     links,
-    mail_preview,
+    mail,
     mails,
     payment,
     payments_list,
@@ -61,7 +61,7 @@ PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *settings.pages,
     *team.pages,
     *mails.pages,
-    *mail_preview.pages,
+    *mail.pages,
     *agreement.pages,
 )
 

@@ -70,6 +70,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     html: str
     text: str
+    message: Message  # the texts that ``html`` and ``text`` lay out
     has_hidden_link: bool  # whether the mail has a link that only the recipient may know
 
 
@@ -111,12 +112,20 @@ async def preview(db: Db, settings: Settings, mail: Mail) -> Preview:
     values = _layout_values(draft, merchant, source)
     values["has_receipt"] = mail.topic in attachments.WITH_RECEIPT and mail.order_id is not None
     return Preview(
-        sender=str(smtp.sender_address(settings.mail_from, _shop_name(draft))),
+        sender=_sender(settings, draft),
         subject=_subject(draft),
         html=_HTML.get_template("mail.html").render(values),
         text=_TEXT.get_template("mail.txt").render(values),
+        message=draft.message,
         has_hidden_link=has_hidden_link,
     )
+
+
+def _sender(settings: Settings, draft: Draft) -> str:
+    """Return the sender of a mail, "" if the mail server was removed from the settings."""
+    if not settings.mail_from:
+        return ""
+    return str(smtp.sender_address(settings.mail_from, _shop_name(draft)))
 
 
 def _find_topic(mail: Mail) -> Topic:

@@ -5,10 +5,10 @@ from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
-from opentill import mail, merchants
+from opentill import mail
 from opentill.core.errors import NotFound
+from opentill.mail import Mail
 from opentill.portal import render
-from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web import responses
 
@@ -24,17 +24,10 @@ _HEAD: Final = "<head>"
 _INERT_LINKS: Final = '<base target="_blank">'
 
 
-async def _find(request: PageRequest) -> mail.Mail:
-    """Find the mail in the path. Raises NotFound."""
-    async with request.app.db.connection() as tx:
-        return await mail.find(tx, request.merchant_id, request.ids["mail"])
-
-
-async def show_mail(request: PageRequest) -> Response:
-    """Show a mail: its result, and its text. Raises NotFound."""
-    row = await _find(request)
-    async with request.app.db.connection() as tx:
-        merchant = await merchants.find(tx, request.merchant_id)
+async def page(
+    request: PageRequest, row: Mail, zone: ZoneInfo, merchant_name: str = ""
+) -> Response:
+    """Return the page of a mail: its result and its text. Only the console names the merchant."""
     preview: mail.Preview | None = None
     try:
         preview = await mail.preview(request.app.db, request.app.settings, row)
@@ -46,13 +39,14 @@ async def show_mail(request: PageRequest) -> Response:
         headers={"content-security-policy": _PAGE_POLICY},
         mail=row,
         preview=preview,
-        zone=ZoneInfo(merchant.time_zone),
+        frame_path=f"{request.base}{request.path.rstrip('/')}/html",
+        zone=zone,
+        merchant_name=merchant_name,
     )
 
 
-async def show_frame(request: PageRequest) -> Response:
+async def frame(request: PageRequest, row: Mail) -> Response:
     """Return the HTML of a mail, for the frame of its page. Raises NotFound."""
-    row = await _find(request)
     try:
         preview = await mail.preview(request.app.db, request.app.settings, row)
     except mail.Unrenderable as error:
@@ -60,10 +54,3 @@ async def show_frame(request: PageRequest) -> Response:
     html = preview.html.replace(_HEAD, _HEAD + _INERT_LINKS, 1)
     headers = {"content-security-policy": _FRAME_POLICY, "x-frame-options": "SAMEORIGIN"}
     return responses.page(html, row.language, headers=headers)
-
-
-_PLACE: Final = f"{DASHBOARD_PATH}/mails/{{mail:id}}"
-pages: Final = (
-    Page("GET", _PLACE, "mails.read", show_mail),
-    Page("GET", f"{_PLACE}/html", "mails.read", show_frame),
-)
