@@ -32,6 +32,7 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     "merchant": (
         "auth/**/*",
         "console/**/*",
+        "core/settings.py",
         "dashboard/**/*",
         "portal/**/*",
         "web/**/*",

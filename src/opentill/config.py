@@ -11,15 +11,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from opentill.core import secretfiles, settingvalues
+from opentill.core.setting_rows import SettingError, parse
 from opentill.core.settings import (
     GATEWAY_PREFIX,
     KEY_IS_LOST,
     PREFIX,
     SANDBOX,
     SETTINGS,
-    SettingError,
     Settings,
-    parse,
 )
 from opentill.server.client_address import is_loopback_host
 from opentill.server.embedded import datadir

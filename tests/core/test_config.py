@@ -13,7 +13,8 @@ from asyncpg.connect_utils import _parse_connect_dsn_and_args
 from opentill import config, gateways
 from opentill.config import SETTINGS, SettingError, load
 from opentill.core.errors import ConfigurationError
-from opentill.core.settings import Setting, Settings
+from opentill.core.setting_rows import Setting
+from opentill.core.settings import Settings
 from opentill.gateways import masked_settings
 
 KEY = "k" * 32
@@ -37,6 +38,23 @@ def test_each_default_parses_to_itself(row: Setting) -> None:
     default = getattr(Settings(), row.field)
     if default not in (None, ""):
         assert row.parse(masked_settings.text_of(default)) == default
+
+
+def test_settings_are_explained_with_examples_defaults_and_the_meaning_of_zero() -> None:
+    explanations = {variable: text for variable, _, text in masked_settings.masked_rows(Settings())}
+    assert explanations["OPENTILL_HISTORY_DAYS"] == (
+        "Payment history kept. How long the history of finished payments is kept. 0: forever."
+    )
+    assert explanations["OPENTILL_SANDBOX_PORT"] == (
+        "Sandbox port. The port on which the sandbox bank accepts connections. Default: PORT + 1."
+    )
+    assert explanations["OPENTILL_MAIL_FROM"] == (
+        "Sender of email. The name and address from which email is sent."
+        " Example: Example Pay <pay@example.com>. Default: none; needed with SMTP_URL."
+    )
+    assert explanations["OPENTILL_METRICS_TOKEN"] == (
+        "Metrics token. The token that opens /metrics. OPENTILL_METRICS_TOKEN_FILE: a file with it."
+    )
 
 
 def test_by_default_everything_listens_on_loopback() -> None:

@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from opentill.console.setting_texts import TEXTS, ZERO
-from opentill.core.settings import GATEWAY_PREFIX, PREFIX, SETTINGS, Setting, Settings
+from opentill.core.setting_rows import Setting
+from opentill.core.settings import GATEWAY_PREFIX, PREFIX, SETTINGS, Settings
 from opentill.gateways.masked_settings import masked_rows, text_of
 from opentill.portal import lists, render
 from opentill.portal.model import CONSOLE_PATH, Page
@@ -71,16 +71,17 @@ def _write_value(localizer: Localizer, setting: Setting, value: object) -> str:
     if isinstance(value, bool):
         return str(localizer.gettext(N_("On") if value else N_("Off")))
     if isinstance(value, (int, float, Decimal)):
-        return _write_number(localizer, setting.field, value)
+        return _write_number(localizer, setting, value)
     text = text_of(value)
     return text.replace(",", ", ") if isinstance(value, tuple) else text
 
 
-def _write_number(localizer: Localizer, field: str, value: float | Decimal) -> str:
+def _write_number(localizer: Localizer, setting: Setting, value: float | Decimal) -> str:
     """Write a number with its unit, which the end of the field's name says."""
+    field = setting.field
     text = localizer.number(int(value)) if value == int(value) else f"{value:f}".rstrip("0")
-    if not value and field in ZERO:
-        text = str(localizer.gettext(ZERO[field]))
+    if not value and setting.zero:
+        text = str(localizer.gettext(setting.zero))
     elif field.endswith("port"):
         text = str(value)
     elif field.endswith("_s"):
@@ -98,15 +99,13 @@ def _rows(localizer: Localizer, settings: Settings) -> list[Row]:
     rows: list[Row] = []
     for setting in SETTINGS:
         value = getattr(settings, setting.field)
-        name, about = TEXTS.get(setting.field, (setting.field.replace("_", " ").capitalize(), ""))
         rows.append(
             Row(
                 variable=setting.name,
-                name=str(localizer.gettext(name)),
-                about=str(localizer.gettext(about)) if about else setting.text,
+                name=str(localizer.gettext(setting.label)),
+                about=str(localizer.gettext(setting.about)),
                 value=_write_value(localizer, setting, value),
                 is_changed=value != getattr(defaults, setting.field),
-                lang="" if about else "en",
             )
         )
     for variable, value, text in masked_rows(settings):

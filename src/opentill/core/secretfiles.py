@@ -11,7 +11,8 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 from urllib.parse import parse_qs, quote, urlsplit
 
-from opentill.core.settings import SettingError, Settings
+from opentill.core.setting_rows import SettingError
+from opentill.core.settings import Settings
 
 SUFFIX: Final = "_FILE"
 LARGEST_BYTES: Final = 65_536

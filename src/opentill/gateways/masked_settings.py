@@ -13,9 +13,8 @@ def masked_rows(settings: Settings) -> list[tuple[str, str, str]]:
     for row in SETTINGS:
         value: object = getattr(settings, row.field)
         text = ("(set)" if value else "") if row.secret else text_of(value)
-        explanation = f"{row.text} (default: {row.default})" if row.default else row.text
-        also = f"; {row.name}{secretfiles.SUFFIX}: a file with it" if row.secret else ""
-        rows.append((row.name, text, explanation + also))
+        also = f" {row.name}{secretfiles.SUFFIX}: a file with it." if row.secret else ""
+        rows.append((row.name, text, row.explain() + also))
     return rows + _gateway_options(settings)
 
 

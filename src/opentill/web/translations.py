@@ -12,13 +12,11 @@ from typing import Final
 
 from opentill.core import languages
 from opentill.core.languages import ENGLISH, Area, Language
+from opentill.core.translatable import N_
+
+__all__ = ["NC_", "N_", "catalogue", "translate", "translate_plural"]
 
 _CONTEXT: Final = "\x04"  # separates a context from its text, as in compiled catalogues
-
-
-def N_(message: str) -> str:  # noqa: N802 - gettext's own name
-    """Mark a text that is translated where it is shown."""
-    return message
 
 
 def NC_(context: str, message: str) -> str:  # noqa: N802 - the name that GLib has given it
