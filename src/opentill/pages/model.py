@@ -193,6 +193,14 @@ def state_of(payment: Payment, now: int) -> State:
     return STATE_OF[payment.order_status]
 
 
+def preselected(payment: Payment) -> str:
+    """Return the method that the form selects: the last one chosen, else the first one offered."""
+    chosen = payment.attempt.method if payment.attempt is not None else None
+    if chosen in payment.methods:
+        return chosen or ""
+    return payment.methods[0] if payment.methods else ""
+
+
 def decline_of(payment: Payment) -> str | None:
     """Return a text that says why the last attempt was declined, None if it was not."""
     attempt = payment.attempt

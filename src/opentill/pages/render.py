@@ -68,8 +68,7 @@ def open_page(
 ) -> Page:
     """Render the payment form. ``errors``: field → text."""
     if entries is None:
-        first = payment.methods[0] if payment.methods else ""
-        entries = model.Entries(payment.email, payment.name, first)
+        entries = model.Entries(payment.email, payment.name, model.preselected(payment))
     return _payment_page(
         "open.html",
         payment,
