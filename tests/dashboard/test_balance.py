@@ -151,19 +151,23 @@ def to_minor(text: str) -> int:
     return int(text.replace("$", "").replace(",", "").replace(".", ""))
 
 
+def summary_of(html: str) -> dict[str, int]:
+    """Return the opening balance, the changes and the closing balance of a statement's page."""
+    summary = html[html.index('id="statement-USD"') :].partition("</dl>")[0]
+    pairs = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", summary)
+    return {text_of(name): to_minor(amount) for name, amount in pairs}
+
+
 def test_a_statement_adds_up_on_the_page_and_in_its_export(busy_shop: Shop) -> None:
     owner = create_person(busy_shop.api_server, busy_shop.id, "viewer")
     # By default, the statement is about this month.
     html = read_page(owner, busy_shop, "balance/statement")
     assert "From Fri, Jan 1, 2027 to Fri, Jan 1, 2027." in text_of(html)
-    table = re.findall(
-        r"<t[dh][^>]*>(.*?)</t[dh]>", html[html.index('class="sums"') :].split("</table>")[0]
-    )[2:]
-    amounts = [to_minor(text) for text in table[1::2]]
+    amounts = list(summary_of(html).values())
     assert sum(amounts[:-1]) == amounts[-1]
-    assert dict(zip(table[::2], amounts, strict=True)) == {
-        "Opening balance": 0, "Payments": 1998, "Refunds": -200, "Fees": -80,
-        "Closing balance": 1718,
+    assert summary_of(html) == {
+        "Opening balance Jan 1": 0, "Payments": 1998, "Refunds": -200, "Fees": -80,
+        "Closing balance Jan 1": 1718,
     }  # fmt: skip
     lines = export(owner, busy_shop, "balance/statement.csv")
     local_time = f"time {ZONE.key}"
@@ -184,6 +188,49 @@ def test_a_statement_adds_up_on_the_page_and_in_its_export(busy_shop: Shop) -> N
     )
     assert "The last day must not be before the first one" in reversed_days
     assert "Opening balance" not in reversed_days
+
+
+def test_a_statement_of_the_last_month_is_two_actions_away_from_home(busy_shop: Shop) -> None:
+    owner = create_person(busy_shop.api_server, busy_shop.id, "owner")
+    home = read_page(owner, busy_shop, "")
+    (link,) = re.findall(r'href="([^"]*/balance/statement\?[^"]*)"', home)
+    html = owner.get(link.replace("&amp;", "&")).text
+    assert re.findall(r'aria-current="true">([^<]*)</a></li>', html)[0] == "Last month"
+    assert summary_of(html) == {
+        "Opening balance Dec 1": 0, "Credits by the operator": 5000, "Payouts": -5000,
+        "Closing balance Dec 31": 0,
+    }  # fmt: skip
+    assert "statement.pdf?from=2026-12-01&amp;to=2026-12-31" in html
+    months = re.findall(r'to=[-\d]*"[^>]*>([^<]*)</a></li>', html.partition('class="chip')[0])
+    assert months == ["This month", "Last month", "Nov 2026", "Oct 2026"]
+
+
+def test_a_statement_leaves_out_accounts_and_currencies_without_money(busy_shop: Shop) -> None:
+    owner = create_person(busy_shop.api_server, busy_shop.id, "owner")
+    html = read_page(owner, busy_shop, "balance/statement")
+    accounts = html[html.index('id="accounts-USD"') :].partition("</table>")[0]
+    names = re.findall(r'class="at-start">(.*?)</td>', accounts)
+    assert names == ["Available", "Pending", "Frozen"]
+    assert "In reserve" not in html
+    before = text_of(
+        read_page(
+            owner, busy_shop, "balance/statement", **{"from": "2026-11-01", "to": "2026-11-30"}
+        )
+    )
+    assert "No money moved in these days, and the balance is zero." in before
+    assert "Statement in USD" not in before
+
+
+def test_a_type_of_movement_leads_to_its_movements(busy_shop: Shop) -> None:
+    owner = create_person(busy_shop.api_server, busy_shop.id, "owner")
+    html = read_page(owner, busy_shop, "balance/statement")
+    types = html[html.index('id="types-USD"') :].partition("</table>")[0]
+    links = re.findall(r'class="row-link" href="([^"]*)#movements">(.*?)</a>', types)
+    assert links
+    for link, name in links:
+        shown = {row[1] for row in movement_cells(owner.get(link.replace("&amp;", "&")).text)}
+        assert all(kind.startswith(name) for kind in shown), (name, shown)
+        assert shown, name
 
 
 @pytest.mark.parametrize(

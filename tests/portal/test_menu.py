@@ -37,7 +37,7 @@ def test_a_group_of_one_page_is_that_page_and_other_groups_list_their_pages(shop
 
 def test_only_the_nearest_page_of_the_menu_is_current(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    for page in ("developers", "developers/keys"):
+    for page in ("developers", "developers/keys", "balance", "balance/statement"):
         links = menu_links(owner.get(f"/dashboard/{shop.id}/{page}").text)
         assert [path for _, path, here in links if here] == [f"/dashboard/{shop.id}/{page}"]
 

@@ -1,6 +1,7 @@
 """The home page of a merchant, and the choice between several merchants."""
 
 from typing import Final
+from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -110,6 +111,7 @@ async def show(request: PageRequest) -> Response:
         start=start,
         figures=texts,
         coming_days=len(rows.coming),
+        last_month=urlencode(lists.months(request, zone)[1].query),
         pending_payouts=pending,
         payments=[(order, Money(order.amount_minor, order.currency)) for order in newest],
     )

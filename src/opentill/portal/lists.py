@@ -20,6 +20,7 @@ from opentill.web.translations import N_
 
 SIZE: Final = 50  # rows on a page
 _LAST_PAGE: Final = 10_000_000
+_MONTHS: Final = 4  # months that a report offers by name
 PresetName = Literal["today", "week", "30 days", "month", "before"]
 C = TypeVar("C", bound=str)
 
@@ -30,6 +31,22 @@ class Preset(msgspec.Struct, frozen=True):
     name: PresetName
     first: str
     last: str
+
+
+class Month(msgspec.Struct, frozen=True):
+    """A month that a report can show; the present month ends today.
+
+    ``preset`` is its usual name, None for months before the last one.
+    """
+
+    start: date
+    end: date
+    preset: PresetName | None = None
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The fields of the query that choose its days."""
+        return {"from": self.start.isoformat(), "to": self.end.isoformat()}
 
 
 class Days(msgspec.Struct, frozen=True):
@@ -123,6 +140,17 @@ def _presets(request: PageRequest, zone: ZoneInfo) -> tuple[Preset, ...]:
     return tuple(
         Preset(name, first.isoformat(), last.isoformat()) for name, (first, last) in ranges.items()
     )
+
+
+def months(request: PageRequest, zone: ZoneInfo) -> list[Month]:
+    """Return the present month until today and the months before it, newest first."""
+    end = local(request.now, zone).date()
+    names: tuple[PresetName | None, ...] = ("month", "before", *[None] * (_MONTHS - 2))
+    rows: list[Month] = []
+    for name in names:
+        rows.append(Month(end.replace(day=1), end, name))
+        end = end.replace(day=1) - timedelta(days=1)
+    return rows
 
 
 def _day(text: str, field: str, errors: dict[str, str]) -> date | None:

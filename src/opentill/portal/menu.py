@@ -86,6 +86,16 @@ def _build(
             )
             href = f"{request.base}{path}" if below else f"{request.base}{path}/"
             menu.setdefault(page.group, []).append(MenuItem(page.menu, href, is_current))
+    # Only the nearest page is marked as current, and not a page above it.
+    current = max(
+        (item.href for items in menu.values() for item in items if item.is_current),
+        key=len,
+        default="",
+    )
+    for items in menu.values():
+        items[:] = [
+            msgspec.structs.replace(item, is_current=item.href == current) for item in items
+        ]
     if "developers" in menu:
         reference = MenuItem(N_("API reference"), f"{request.base}/docs", is_current=False)
         menu["developers"].append(reference)
@@ -109,6 +119,4 @@ def _section(group: MenuGroup, items: list[MenuItem]) -> MenuSection:
     below = tuple(item for item in items if item is not group_item)
     if group_item is None:
         return MenuSection(icon, MenuItem(name, items[0].href, is_current=False), below)
-    # Only the nearest page is marked as current: not the group's own page if one below it is.
-    is_current = group_item.is_current and not any(item.is_current for item in below)
-    return MenuSection(icon, msgspec.structs.replace(group_item, is_current=is_current), below)
+    return MenuSection(icon, group_item, below)
