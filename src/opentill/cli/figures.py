@@ -14,18 +14,6 @@ if TYPE_CHECKING:
     from opentill.figures import CurrencySums, DisputeRate
     from opentill.figures.dispute_rates import Volume
 
-_COLUMNS: Final = (
-    "currency",
-    "payments",
-    "paid",
-    "refunds",
-    "refunded",
-    "disputes",
-    "disputed",
-    "fees",
-)
-
-
 _RATE_COLUMNS: Final = (
     "month",
     "method",
@@ -73,9 +61,8 @@ def show(
     if disputes:
         return _show_disputes(merchant_id, *inputs.period(since, until))
     from opentill import figures, merchants
-    from opentill.core import money
     from opentill.core.errors import Invalid
-    from opentill.figures import jobs
+    from opentill.figures import jobs, sums_table
     from opentill.figures.model import QUARTER_MS
     from opentill.list_counts import FOREVER
 
@@ -94,22 +81,8 @@ def show(
             async with db.connection() as tx:
                 return await figures.sum_range(tx, merchant_id, start, end)
 
-    return output.Result(
-        [
-            {
-                "currency": one.currency,
-                "payments": one.payments,
-                "paid": money.show(one.paid_minor, one.currency),
-                "refunds": one.refunds,
-                "refunded": money.show(one.refunded_minor, one.currency),
-                "disputes": one.disputes,
-                "disputed": money.show(one.disputed_minor, one.currency),
-                "fees": money.show(one.fees_minor, one.currency),
-            }
-            for one in session.run(work())
-        ],
-        _COLUMNS,
-    )
+    rows = [sums_table.row(one) for one in session.run(work())]
+    return output.Result(rows, sums_table.COLUMNS)
 
 
 def _show_disputes(merchant_id: str | None, first: int | None, last: int | None) -> output.Result:

@@ -1,18 +1,21 @@
-"""The state of the gateways: attempts, success rate, latency, last refusal, unknown outcomes.
+"""The gateways: volume of a range of days, success rate, latency, last refusal, unknown outcomes.
 
 The page calls no gateway; each has a link to a test payment (``gateway_tests.py``).
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
 
 from opentill import figures
+from opentill.console import home_figures
 from opentill.console.zone import ZONE
 from opentill.core import metrics
-from opentill.figures import GatewaySums
+from opentill.core.money import Money
+from opentill.figures import Attempts, GatewaySums
 from opentill.gateways import accounts as gateway_accounts
 from opentill.gateways.routing import Gateways
 from opentill.orders import PaymentAttempt
@@ -43,6 +46,10 @@ class GatewayState(msgspec.Struct, frozen=True, kw_only=True):
     """A gateway on the page."""
 
     name: str
+    volumes: list[str]  # the amounts of the chosen days, one for each currency
+    payments: str
+    failed: str
+    success_rate: str
     is_unreachable: bool
     broken_reason: str  # why the account has paused itself, "" if it has not
     retry_at: int | None  # when it is tried again, Unix ms
@@ -64,6 +71,23 @@ def _period_cells(
     return text, localizer.number(attempts), charts.percent(localizer, success_rate).text
 
 
+def _sum_up(localizer: Localizer, name: str, sums: Sequence[GatewaySums]) -> dict[str, Any]:
+    """Return the figures of a gateway on the chosen days: the fields of ``GatewayState``."""
+    rows = [row for row in sums if row.gateway == name]
+    minors: Counter[str] = Counter()
+    for row in rows:
+        minors[row.currency] += row.volume_minor
+    attempts = Attempts(sum(row.payments for row in rows), sum(row.failed for row in rows))
+    return {
+        "volumes": [
+            localizer.amount(Money(minor, currency)) for currency, minor in minors.most_common()
+        ],
+        "payments": localizer.number(attempts.payments),
+        "failed": localizer.number(attempts.failed),
+        "success_rate": charts.percent(localizer, attempts.success_rate).text,
+    }
+
+
 def _call_rows(localizer: Localizer, name: str) -> list[tuple[str, str, str]]:
     return [
         (operation, localizer.number(calls), localizer.number(round(seconds / calls * 1000)))
@@ -73,10 +97,12 @@ def _call_rows(localizer: Localizer, name: str) -> list[tuple[str, str, str]]:
 
 
 async def show_gateways(request: PageRequest) -> Response:
-    """Show each configured gateway in the order of preference."""
+    """Show each gateway in the order of preference, with its volume on a range of days."""
     localizer, gateways, now = request.localizer, request.app.gateways, request.now
+    days = home_figures.read_days(request)
     until = now - now % _QUARTER_MS + _QUARTER_MS
     async with request.app.db.connection() as tx:
+        chosen = await figures.sum_by_gateway(tx, days.since, days.until + 1)
         last_hour = await figures.sum_by_gateway(tx, until - _HOUR_MS, until)
         last_day = await figures.sum_by_gateway(tx, until - _DAY_MS, until)
         unanswered = {
@@ -91,6 +117,7 @@ async def show_gateways(request: PageRequest) -> Response:
         gateways=[
             GatewayState(
                 name=name,
+                **_sum_up(localizer, name, chosen),
                 is_unreachable=isinstance(gateways, Gateways) and gateways.is_unreachable(name),
                 broken_reason=broken[name].broken_reason or "" if name in broken else "",
                 retry_at=broken[name].retry_at if name in broken else None,
@@ -105,6 +132,8 @@ async def show_gateways(request: PageRequest) -> Response:
             )
             for name in gateways
         ],
+        days=days,
+        sums=[(row, home_figures.gateway_cells(localizer, row)) for row in chosen],
         behind=localizer.number(behind) if behind else "",
         call_names=_CALL_NAMES,
         decline_of=declines.reason_of,

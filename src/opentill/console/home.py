@@ -1,6 +1,5 @@
 """The home page of the console: what needs attention, the volume, and where the money is."""
 
-from datetime import timedelta
 from typing import Final
 
 from starlette.responses import Response
@@ -12,30 +11,20 @@ from opentill.console.queues import LATE_MS
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
 from opentill.db.database import Tx
-from opentill.figures.model import local
 from opentill.ledger import MERCHANT_ACCOUNTS, TrialBalance
 from opentill.orders import Order
 from opentill.portal import dispute_rates, lists, render
-from opentill.portal.lists import Days
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
-from opentill.web import charts
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
-_DEFAULT_DAYS: Final = 30
 _NEWEST: Final = 6  # payments of all merchants
-
-
-def _read_days(request: PageRequest) -> Days:
-    """Read the range of days from the query. The default is the last 30 days."""
-    today = local(request.now, ZONE).date()
-    return lists.days(request, ZONE, (today - timedelta(days=_DEFAULT_DAYS - 1), today))
 
 
 async def show_home(request: PageRequest) -> Response:
     """Show what needs attention, the volume of a range of days, and the sums of all balances."""
-    days, localizer = _read_days(request), request.localizer
+    days, localizer = home_figures.read_days(request), request.localizer
     range_before = home_figures.range_before(days, request.now)
     async with request.app.db.connection() as tx:
         open_needs = await needs.count_all(tx, request)
@@ -73,7 +62,9 @@ async def show_home(request: PageRequest) -> Response:
         charts=texts.charts(shown_chart),
         chart_choices=home_figures.CHARTS.items(),
         shown_chart=shown_chart,
-        gateways=[(gateway, _gateway_cells(localizer, gateway)) for gateway in gateways],
+        gateways=[
+            (gateway, home_figures.gateway_cells(localizer, gateway)) for gateway in gateways
+        ],
         late_queues=late_queues,
         disputes=disputes,
         newest=[
@@ -100,15 +91,6 @@ def _need_count(localizer: Localizer, need: Need, count: int) -> str:
     """Format a count, with a plus sign if counting stopped at the limit."""
     text = localizer.number(count)
     return f"{text}+" if count == need.limit else text
-
-
-def _gateway_cells(localizer: Localizer, sums: figures.GatewaySums) -> tuple[str, ...]:
-    return (
-        localizer.number(sums.payments),
-        localizer.number(sums.failed),
-        charts.percent(localizer, sums.success_rate).text,
-        localizer.amount(Money(sums.volume_minor, sums.currency)),
-    )
 
 
 def _volume_cells(localizer: Localizer, sums: figures.CurrencySums) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ from opentill.console.zone import ZONE
 from opentill.core.money import Money
 from opentill.figures import Attempts, Day, DaySums, GatewaySums
 from opentill.figures.model import day_bounds, local, quarter
-from opentill.portal import day_charts, headlines
+from opentill.portal import day_charts, headlines, lists
 from opentill.portal.headlines import Headline
 from opentill.portal.lists import Days
+from opentill.portal.request import PageRequest
 from opentill.web import charts
 from opentill.web.charts import Chart
 from opentill.web.language import Localizer
@@ -23,7 +24,23 @@ CHARTS: Final[Mapping[ChartName, str]] = {
 }
 _MOST_CURRENCIES: Final = 2  # headlines and charts show the volumes of this many currencies
 _MOST_DAYS: Final = 92  # charts show at most this many days, the last ones of the range
-_DAY_MS: Final = 86_400_000
+_DEFAULT_DAYS: Final = 30
+
+
+def read_days(request: PageRequest) -> Days:
+    """Read the range of days from the query. The default is the last 30 days."""
+    today = local(request.now, ZONE).date()
+    return lists.days(request, ZONE, (today - timedelta(days=_DEFAULT_DAYS - 1), today))
+
+
+def gateway_cells(localizer: Localizer, sums: GatewaySums) -> tuple[str, ...]:
+    """Return the texts of payments, failed attempts, success rate and volume."""
+    return (
+        localizer.number(sums.payments),
+        localizer.number(sums.failed),
+        charts.percent(localizer, sums.success_rate).text,
+        localizer.amount(Money(sums.volume_minor, sums.currency)),
+    )
 
 
 def _bounds(days: Days, now: int) -> tuple[date, date]:
@@ -53,6 +70,18 @@ def range_before(days: Days, now: int) -> tuple[int, int] | None:
     return max(0, since), max(0, until)
 
 
+def compare(localizer: Localizer, days: Days, now: int, before: str) -> str:
+    """Name the range before (``range_before``) and its figure."""
+    first, last = _bounds(days, now)
+    text = localizer.ngettext(
+        "vs. previous day: {before}",
+        "vs. previous {number} days: {before}",
+        (last - first).days + 1,
+        before=before,
+    )
+    return str(text)
+
+
 class FigureTexts:
     """The figures of a range of days, and those of the equally long range before."""
 
@@ -67,9 +96,8 @@ class FigureTexts:
     ) -> None:
         """``previous``: the sums of the range before, None if the range has no first day."""
         self._localizer = localizer
+        self._range, self._now = days, now
         self._days = chart_days(days, now)
-        first, last = _bounds(days, now)
-        self._number = (last - first).days + 1
         self._has_today = self._days[-1].until > now
         self._by_day = by_day
         self._sums = sums
@@ -170,13 +198,7 @@ class FigureTexts:
         """Name the range before and its figure, "" if there is no such range or figure."""
         if self._previous is None or not before:
             return ""
-        text = self._localizer.ngettext(
-            "vs. previous day: {before}",
-            "vs. previous {number} days: {before}",
-            self._number,
-            before=before,
-        )
-        return str(text)
+        return compare(self._localizer, self._range, self._now, before)
 
     def _volume_by_day(self, currency: str) -> list[int]:
         minors = {row.index: row.volume_minor for row in self._by_day if row.currency == currency}

@@ -35,6 +35,7 @@ _DASHBOARD_PAGES: Final[tuple[tuple[str, str, Permission], ...]] = (
     (N_("Products"), "/products", "products.read"),
     (N_("Disputes"), "/disputes", "disputes.read"),
     (N_("Balance"), "/balance", "balance.read"),
+    (N_("Statement"), "/balance/statement", "balance.read"),
     (N_("Payouts"), "/payouts", "payouts.read"),
     (N_("API keys"), "/developers/keys", "keys.read"),
     (N_("Webhooks"), "/developers/webhooks", "endpoints.read"),
