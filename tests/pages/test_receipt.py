@@ -20,7 +20,8 @@ from opentill.receipts import pdf
 from opentill.receipts.pdf_workers import Failed, Limits, PdfCache, PdfWorkers
 from support import world
 from support.api_server import ApiServer, Shop
-from support.people import TESTER
+from support.pdf_streams import streams_of
+from support.people import TESTER, create_person
 
 
 def _path(order: dict[str, Any]) -> str:
@@ -28,7 +29,9 @@ def _path(order: dict[str, Any]) -> str:
 
 
 def _create_paid_order(shop: Shop, **changes: Any) -> dict[str, Any]:
-    return shop.create_paid_order(**{"customerEmail": "annabel@example.com"} | changes)
+    return shop.create_paid_order(
+        **{"customerEmail": "annabel@example.com", "customerName": "Bel Tide"} | changes
+    )
 
 
 def test_a_receipt_shows_the_payment_and_masks_the_e_mail(
@@ -44,6 +47,7 @@ def test_a_receipt_shows_the_payment_and_masks_the_e_mail(
     for text in (order["id"], number, "Harbour Books", "$9.99", "$1.00", "$8.99", "Test mode"):
         assert text in page
     assert "annabel" not in page
+    assert "Bel Tide" not in page  # everybody with the address can open the page
     assert "a•••@example.com" in page
     assert response.headers["x-robots-tag"] == "noindex, nofollow"
     assert response.headers["cache-control"] == "no-store"
@@ -101,6 +105,28 @@ def test_the_pdf_shows_the_order_and_masks_the_e_mail(api_server: ApiServer, sho
     text = b"".join(map(zlib.decompress, streams))
     assert order["id"].encode() in text
     assert b"annabel" not in text
+    assert b"Bel Tide" not in text
+
+
+def test_the_merchants_pdf_shows_the_customers_name_and_whole_e_mail(shop: Shop) -> None:
+    server, order = shop.api_server, _create_paid_order(shop)
+    support = create_person(server, shop.id, "support")
+    path = f"/dashboard/{shop.id}/payments/{order['id']}/receipt"
+    assert f'href="{path}.pdf"' in support.get(path).text
+    response = support.get(f"{path}.pdf")
+    assert response.headers["content-type"] == "application/pdf"
+    number = orders.receipt_number(order["id"])
+    assert f"receipt-{number}.pdf" in response.headers["content-disposition"]
+    text = b"".join(streams_of(response.content))
+    for part in ("Bel Tide", "annabel@example.com", number):
+        assert part.encode() in text, part
+    unpaid = shop.create_order()
+    assert support.get(path.replace(order["id"], unpaid["id"]) + ".pdf").status_code == 404
+    developer = create_person(server, shop.id, "developer")
+    other_shop = server.create_shop()
+    stranger = create_person(server, other_shop.id, "owner")
+    assert developer.get(f"{path}.pdf").status_code == developer.get(path).status_code
+    assert stranger.get(f"{path}.pdf").status_code == 404
 
 
 def test_a_receipt_is_in_german_as_a_page_and_as_a_pdf(api_server: ApiServer, shop: Shop) -> None:

@@ -1,9 +1,8 @@
-"""The page of a payment: its facts, timeline, receipt and forms."""
+"""The page of a payment: its facts, timeline and forms."""
 
 from functools import partial
 from typing import Any, Final
 
-from markupsafe import Markup
 from starlette.responses import Response
 
 from opentill import checkouts, merchants, orders, people, refunds, webhooks
@@ -12,9 +11,7 @@ from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
 from opentill.dashboard import page_helpers, payment_refund
 from opentill.db.database import Tx
 from opentill.portal import form_ids, notes, payment_details, payment_facts, refund_form, render
-from opentill.portal.labels import PAYMENT_METHOD
 from opentill.portal.model import DASHBOARD_PATH, Page
-from opentill.portal.payment_details import amount_formatter
 from opentill.portal.request import PageRequest
 from opentill.web import refund_failures
 from opentill.web.translations import N_
@@ -64,34 +61,6 @@ async def _read_values(request: PageRequest) -> dict[str, Any]:
 async def _values_behind(request: PageRequest) -> dict[str, Any]:
     """Return the template's values for the page that is shown behind the dialog of a refund."""
     return {**await _read_values(request), "note": "", "how": ""}
-
-
-async def receipt(request: PageRequest) -> Response:
-    """Show a receipt to be printed. Raises NotFound for an order that was not paid."""
-    payment = await payment_details.read(request.app, request.access, request.ids["order"])
-    order = payment.order
-    if order.paid_at is None:
-        raise NotFound
-    localizer = request.localizer
-    refunds = [refund for refund in reversed(payment.refunds) if refund.status == "SUCCEEDED"]
-    return render.page(
-        request,
-        "payment_receipt.html",
-        scripts=True,
-        form_id=form_ids.new_form_id(),
-        payment=payment,
-        order=order,
-        number=orders.receipt_number(order.id),
-        zone=payment.zone,
-        amount=amount_formatter(localizer),
-        refunds=refunds,
-        earlier_minor=order.refunded_minor - sum(refund.amount_minor for refund in refunds),
-        balance_minor=order.amount_minor - order.refunded_minor,
-        method=localizer.gettext(PAYMENT_METHOD[order.payment_method])
-        if order.payment_method
-        else Markup(),
-        card=payment.card,
-    )
 
 
 async def expire(request: PageRequest) -> Response:
@@ -205,7 +174,6 @@ def _redirect_to_payment(request: PageRequest, suffix: str = "") -> Response:
 _PLACE: Final = f"{DASHBOARD_PATH}/payments/{{order:id}}"
 pages: Final = (
     Page("GET", _PLACE, "payments.read", show),
-    Page("GET", f"{_PLACE}/receipt", "payments.read", receipt),
     Page(
         "GET",
         f"{_PLACE}/refund",

@@ -54,7 +54,7 @@ async def make(
         localizer=context.localizer,
         zones=[receipt.shop_zone],
         public_url=context.public_url,
-        is_customer=receipt.email == mail.recipient,
+        sees_customer=receipt.email == mail.recipient,
         logo=logo,
         font=settings.receipt_font,
     )

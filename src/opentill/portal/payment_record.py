@@ -1,8 +1,8 @@
 """The record of a payment as a PDF: what OpenTill knows that helps to contest a dispute of it.
 
-It is the receipt, with the customer's whole email address and these facts for the bank: who paid
-from which IP address, the mails that they got, when the shop was notified of the payment, and the
-metadata, in which shops store the numbers of shipments.
+It is the receipt, with the customer's name and whole email address and these facts for the bank:
+the IP address from which they paid, the mails that they got, when the shop was notified of the
+payment, and the metadata, in which shops store the numbers of shipments.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ async def send(request: PageRequest, access: Access, order_id: str) -> Response:
         localizer=Localizer("customer", request.localizer.language),  # receipts have its texts
         zones=[payment.zone],
         public_url=request.app.settings.public_url,
-        is_customer=True,
+        sees_customer=True,
         logo=logo,
         font=request.app.settings.receipt_font,
     )
@@ -74,8 +74,6 @@ def _facts(payment: Payment, mails: list[Mail], localizer: Localizer) -> Iterato
         return f"{localizer.moment_in(at, payment.zone)} ({payment.zone.key})"
 
     order = payment.order
-    if order.customer_name:
-        yield _("Customer"), order.customer_name
     if order.payer_ip:
         yield _("IP address of the customer"), order.payer_ip
     yield _("Opened"), when(order.created_at)

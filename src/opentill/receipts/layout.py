@@ -20,14 +20,14 @@ _DEFAULT_COLOR: Final = "#0d5c49"
 class Reader(msgspec.Struct, frozen=True, kw_only=True):
     """For whom a receipt is laid out.
 
-    ``zones`` are the time zones of its times, the reader's own one first. ``is_customer``: the
-    reader is the customer, who may see the whole email address.
+    ``zones`` are the time zones of its times, the reader's own one first. ``sees_customer``:
+    the reader is the customer or the merchant, who may see the name and the whole email address.
     """
 
     localizer: Localizer
     zones: Sequence[ZoneInfo]
     public_url: str
-    is_customer: bool = False
+    sees_customer: bool = False
     logo: bytes | None = None
     font: Path | None = None  # the font of the setting
 
@@ -138,9 +138,12 @@ def _parties(receipt: Receipt, reader: Reader) -> list[Party]:
 
     lines = seller_lines(receipt, reader.localizer)
     parties = [Party(_(N_("Seller")), lines)] if lines else []
-    if receipt.email:
-        email = receipt.email if reader.is_customer else masked(receipt.email)
-        parties.append(Party(_("Receipt for"), [email]))
+    if reader.sees_customer:
+        customer = [text for text in (receipt.name, receipt.email) if text]
+        if customer:
+            parties.append(Party(_("Receipt for"), customer))
+    elif receipt.email:
+        parties.append(Party(_("Receipt for"), [masked(receipt.email)]))
     return parties
 
 

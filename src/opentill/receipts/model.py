@@ -36,7 +36,8 @@ class ReceiptRefund(msgspec.Struct, frozen=True):
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """The receipt of a paid session. Times are Unix ms; texts that are not known are "".
 
-    ``email`` is the customer's address, which only the customer's own copy may show in full.
+    Only the copies of the customer and of the merchant may show the customer's ``name``, "" if they
+    entered none, and ``email`` in full: others see the address masked.
     """
 
     merchant_id: str
@@ -53,6 +54,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     method: Method | None = None
     card: str = ""  # brand and last four digits
     email: str = ""
+    name: str = ""
     reference: str = ""  # the shop's own number of the order
     refunded: Money
     refunds: list[ReceiptRefund] = []  # oldest first

@@ -51,6 +51,7 @@ async def find(tx: Tx, order: Order, session: Session) -> Receipt:
         method=order.payment_method,
         card=orders.format_card(card) if card else "",
         email=order.customer_email,
+        name=order.customer_name or "",
         reference=order.client_reference or "",
         refunded=refunded,
         refunds=[
