@@ -51,7 +51,7 @@ def test_an_adjustment_is_quoted_and_then_made_once(shop: Shop) -> None:
     result_urls = [finance.post(path, form).headers["location"] for _ in range(2)]
     assert result_urls[0] == result_urls[1]
     assert read_available_and_frozen(shop) == (2500, 0)
-    assert "Recharge of $25.00: done." in visible_text(finance.get(result_urls[0]).text)
+    assert "Credit of $25.00: done." in visible_text(finance.get(result_urls[0]).text)
     assert audit_rows(shop, "balance recharge") == [(finance.audit_name, "wired on Monday")]
     refusal = finance.post(path, form | {"amount": "26.00", "reference": "R-2"})
     assert (refusal.status_code, 'value="26.00"' in refusal.text) == (422, True)
@@ -103,7 +103,7 @@ def test_the_amount_of_an_adjustment_is_entered_as_people_write_it(
     quote = finance.get(path, params=form_values(amount=entry))
     assert f"Available $0.00 → {shown}" in visible_text(quote.text)
     result_url = finance.post(path, confirmation_form(quote)).headers["location"]
-    assert f"Recharge of {shown}: done." in visible_text(finance.get(result_url).text)
+    assert f"Credit of {shown}: done." in visible_text(finance.get(result_url).text)
 
 
 @pytest.mark.parametrize(

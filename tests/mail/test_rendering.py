@@ -12,8 +12,8 @@ from opentill.core.languages import Area, Language, offered
 from opentill.dashboard import events
 from opentill.db.database import Tx
 from opentill.mail import decision_model, model, rendering, smtp
+from opentill.mail.labels import MOVEMENT_KIND
 from opentill.mail.model import Mail, MessageContext
-from opentill.mail.people_templates import MOVEMENT_KIND
 from opentill.mail.topics import BY_NAME
 from opentill.people import MERCHANT_ROLES, STAFF_ROLES
 from opentill.web import refund_failures

@@ -9,7 +9,7 @@ from opentill import orders
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
-from opentill.orders import OrderDetail, OrderOut
+from opentill.orders import OrderDetail, OrderOut, export_columns
 from opentill.orders.export import queries as export_queries
 from opentill.orders.model import Order
 from support import world
@@ -76,7 +76,7 @@ async def test_responses_and_files_say_whether_money_is_real(
     )  # fmt: skip
     assert exported == export_line(order_with_livemode)
     (cells,) = csv.reader([(exported or b"").decode()])
-    names = [column.name for column in export_queries.COLUMNS]
+    names = [column.name for column in export_columns.COLUMNS]
     assert cells[names.index("livemode")] == ("true" if expected else "false")
 
 

@@ -3,8 +3,7 @@
 import msgspec
 
 from opentill.http import csvfile
-from opentill.orders import Order
-from opentill.orders.export import queries as export_queries
+from opentill.orders import Order, export_columns
 from opentill.orders.wire import OrderDetail
 
 
@@ -21,5 +20,5 @@ def export_line(order: Order) -> bytes:
         "livemode": "true" if order.livemode else "false",
     }
     return csvfile.encode_row(
-        csvfile.format_cell(values[column.name]) for column in export_queries.COLUMNS
+        csvfile.format_cell(values[column.name]) for column in export_columns.COLUMNS
     )

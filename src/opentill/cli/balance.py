@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _Amount = Annotated[str, typer.Argument(help="Decimal, in the merchant's currency: 25.00.")]
 _COLUMNS = ("id", "merchantId", "kind", "amount", "currency", "account", "askedBy", "reason")
 _SIMPLE: Final["tuple[tuple[Kind, str], ...]"] = (
-    ("freeze", "Freeze available money."),
-    ("unfreeze", "Make money available again that an operator froze."),
+    ("freeze", "Hold available money."),
+    ("unfreeze", "Release money that operators hold."),
     ("recharge", "Add money that the merchant sent to your bank."),
     ("fee", "Charge a fee to the available balance."),
 )

@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from opentill.mail import people_templates
+from opentill.mail import labels
 from opentill.web.translations import N_, NC_
 
 GIVE_A_REASON: Final = N_("Say why, in a few words.")
 GIVE_A_REASON_255: Final = N_("Say why, in 1 to 255 characters")
-MOVEMENT_KIND: Final = people_templates.MOVEMENT_KIND
+MOVEMENT_KIND: Final = labels.MOVEMENT_KIND
 ABOUT_DIFFERENCE: Final = {
     "missing_in_ledger": N_("The report has an entry that is not in the books."),
     "missing_in_report": N_(
@@ -60,8 +60,8 @@ ABOUT_PAYMENT_ACTION: Final = {
     ),
     "dispute-open": N_(
         "When the customer takes the payment back through the bank, "
-        "and the gateway does not report it. A payment that has "
-        "settled is frozen so far."
+        "and the gateway does not report it. The money of a payment "
+        "that has settled is held until the dispute is decided."
     ),
     "notify": N_(
         "The shop is notified again that this payment was paid, at "
@@ -106,8 +106,8 @@ ADJUSTMENT_ERROR: Final = {
     "reason": N_("Say why, in up to 500 printable characters"),
 }
 ADJUSTMENT_KIND: Final = {
-    "freeze": N_("Freeze available money"),
-    "unfreeze": N_("Release money that staff have frozen"),
+    "freeze": N_("Hold available money"),
+    "unfreeze": N_("Release money that staff hold"),
     "recharge": N_("Credit money that the merchant sent to your bank"),
     "correct": N_("Correct the balance"),
     "fee": N_("Charge a fee"),

@@ -4,6 +4,7 @@ from typing import Final
 
 from opentill.mail.alert_model import PausedAccountContent
 from opentill.mail.decision_model import ApplicationContent
+from opentill.mail.labels import MOVEMENT_KIND, ROLE, STAFF_ROLE
 from opentill.mail.model import (
     AccountChangeContent,
     ApprovalContent,
@@ -170,15 +171,7 @@ def login(content: LoginContent, context: MessageContext) -> Message:
     )
 
 
-_ROLE: Final = {  # a role of a member or of staff → its name
-    "owner": N_("Owner"),
-    "finance": N_("Finance"),
-    "support": N_("Support"),
-    "developer": N_("Developer"),
-    "viewer": N_("Viewer"),
-    "admin": N_("Administrator"),
-    "auditor": N_("Auditor"),
-}
+_ROLE: Final = dict[str, str]((*ROLE.items(), *STAFF_ROLE.items()))
 
 
 def invitation(content: InvitationContent, context: MessageContext) -> Message:
@@ -273,26 +266,6 @@ def reset(_content: PasswordResetContent, context: MessageContext) -> Message:
         action=(_("Reset your password"), context.url(context.secret)) if context.secret else None,
         note=_("If this was not you, ignore this email. Your password will not change."),
     )
-
-
-MOVEMENT_KIND: Final = {
-    "payout-returned": N_("Payout marked as returned"),
-    "confirm": N_("Confirmation of a payment"),
-    "refund": N_("Refund"),
-    "refund-recorded": N_("Refund made outside OpenTill"),
-    "refund-failed": N_("Refund marked as failed"),
-    "refund-reversed": N_("Refund marked as reversed"),
-    "dispute-won": N_("Dispute marked as won"),
-    "dispute-recovered": N_("Dispute marked as recovered"),
-    "payout-failed": N_("Payout marked as failed"),
-    "payout": N_("Payout"),
-    "payout-run": N_("Payout run"),
-    "freeze": N_("Freeze"),
-    "unfreeze": N_("Unfreeze"),
-    "recharge": N_("Recharge"),
-    "correct": N_("Correction"),
-    "fee": N_("Fee"),
-}
 
 
 def test(content: TestContent, context: MessageContext) -> Message:

@@ -18,8 +18,8 @@ from opentill.orders.customers.service import (
     totals_of_customers,
 )
 from opentill.orders.events import livemode_of, metadata
-from opentill.orders.export.queries import COLUMNS as EXPORT_COLUMNS
 from opentill.orders.export.service import export_csv, export_csv_limited, read_selection
+from opentill.orders.export_columns import COLUMNS as EXPORT_COLUMNS
 from opentill.orders.livemode import all_with_livemode, with_livemode, with_paid_livemode
 from opentill.orders.model import (
     TRANSITIONS,

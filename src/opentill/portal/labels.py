@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Final
 
+from opentill.mail import labels
 from opentill.orders import RefundProgress, Status
 from opentill.people import MerchantRole, StaffRole
 from opentill.portal.model import Allowed
@@ -273,13 +274,7 @@ PROVED_ACTION: Final[Mapping[Allowed, str]] = {
     "people.manage": N_("Invite people or change their roles"),
     "rates.manage": N_("Set exchange rates"),
 }
-ROLE: Final[Mapping[MerchantRole, str]] = {
-    "owner": N_("Owner"),
-    "finance": N_("Finance"),
-    "support": N_("Support"),
-    "developer": N_("Developer"),
-    "viewer": N_("Viewer"),
-}
+ROLE: Final = labels.ROLE
 SESSION_STATUS: Final = {
     "OPEN": NC_("checkout session", "Open"),
     "COMPLETE": N_("Complete"),
@@ -290,12 +285,7 @@ SHOP_NOTICE: Final = {
     "DELIVERED": N_("The shop has the Epay notification"),
     "FAILED": N_("The shop did not take the Epay notification"),
 }
-STAFF_ROLE: Final[Mapping[StaffRole, str]] = {
-    "admin": N_("Administrator"),
-    "finance": N_("Finance"),
-    "support": N_("Support"),
-    "auditor": N_("Auditor"),
-}
+STAFF_ROLE: Final = labels.STAFF_ROLE
 QUALIFIED_STAFF_ROLE: Final[Mapping[StaffRole, str]] = {
     "admin": N_("Staff: administrator"),
     "finance": N_("Staff: finance"),

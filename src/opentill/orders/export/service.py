@@ -11,6 +11,7 @@ from opentill.db.database import Db, Tx
 from opentill.db.query import Value
 from opentill.http import csvfile
 from opentill.orders.export import queries
+from opentill.orders.export_columns import COLUMNS, LOCAL_COLUMNS, Column
 from opentill.orders.model import Order
 from opentill.orders.search import service as search
 from opentill.orders.search.filters import Selection
@@ -31,15 +32,13 @@ Part: TypeAlias = tuple[ExportCursor, ExportCursor] | list[str]
 class _Format(NamedTuple):
     """The columns of a file, and the statements that write the lines of its parts."""
 
-    columns: tuple[queries.Column, ...]
+    columns: tuple[Column, ...]
     for_range: Value[bytes]
     for_ids: Value[bytes]
 
 
-_UTC: Final = _Format(queries.COLUMNS, queries.EXPORT, queries.EXPORT_OF)
-_LOCAL: Final = _Format(
-    (*queries.COLUMNS, *queries.LOCAL_COLUMNS), queries.LOCAL_EXPORT, queries.LOCAL_EXPORT_OF
-)
+_UTC: Final = _Format(COLUMNS, queries.EXPORT, queries.EXPORT_OF)
+_LOCAL: Final = _Format((*COLUMNS, *LOCAL_COLUMNS), queries.LOCAL_EXPORT, queries.LOCAL_EXPORT_OF)
 
 
 def filename(start: int | None, end: int | None) -> str:

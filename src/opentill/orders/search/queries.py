@@ -3,8 +3,8 @@
 from typing import Final, NamedTuple
 
 from opentill.db.query import Command, Query, Value
+from opentill.orders.export_columns import LINE_SIZE
 from opentill.orders.model import Order, RefundProgress
-from opentill.orders.search.line_sizes import LINE_SIZE
 from opentill.orders.search.model import (
     Bucket,
     Candidate,
