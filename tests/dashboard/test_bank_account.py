@@ -1,8 +1,11 @@
 """The bank account: an owner changes it with a step-up, and its number is only shown masked."""
 
+import re
 from collections.abc import Callable
+from html import unescape
 
 from opentill import merchants
+from opentill.web.language import Localizer
 from support.api_server import Shop
 from support.people import PASSWORD, Visitor, create_person
 from support.world import NOW
@@ -113,3 +116,19 @@ def test_changing_the_account_needs_a_step_up(shop: Shop, clock: Callable[[int],
     assert "There is no bank account yet" in owner.get(_path(shop)).text
     assert _save(owner, shop, account=IBAN, proof_password=PASSWORD).status_code == 303
     assert "DE ···· 3000" in owner.get(_path(shop)).text
+
+
+def test_the_fields_for_a_country_offer_countries_only(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    finance = create_person(shop.api_server, None, staff_role="finance")
+    names = [name for _, name in Localizer("merchant", "en").countries()]
+    for page in (
+        owner.get(_path(shop)).text,
+        finance.get(f"/console/merchants/{shop.id}/bank-account").text,
+    ):
+        lists = re.findall(r'<select id="\w*country".*?</select>', page, re.DOTALL)
+        assert len(lists) == 2
+        for choice in lists:
+            options = [unescape(text) for text in re.findall(r"<option[^>]*>([^<]*)", choice)]
+            assert options == ["Choose a country", *names]
+        assert "An IBAN names its country itself." in page
