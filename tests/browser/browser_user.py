@@ -93,8 +93,8 @@ class BrowserUser:
     ) -> str:
         """Fill and submit a form, pass the step-up if there is one, and return the new page's text.
 
-        ``form`` is a selector. A closed ``details`` or sheet around the form is opened first. A
-        value that is a dict is a file.
+        ``form`` is a selector. A closed ``details`` or sheet around the form, and a closed
+        ``details`` around a field, is opened first. A value that is a dict is a file.
         """
         locator = self.page.locator(form).first
         sheet = locator.locator("xpath=ancestor::section[@popover]")
@@ -105,9 +105,7 @@ class BrowserUser:
             if await menu.count():
                 await menu.click()
             await opener.click()
-        summary = locator.locator("xpath=ancestor::details[not(@open)]/summary")
-        if await summary.count():
-            await summary.first.click()
+        await _open_folds(locator)
         await self._fill(locator, values)
         await self._click(locator.locator(button))
         if await self.page.locator("[name=proof_password]").count():
@@ -131,6 +129,7 @@ class BrowserUser:
         for name, value in values.items():
             field = form.locator(f'[name="{name}"]')
             assert await field.count(), (name, self.page.url, await self.main_text())
+            await _open_folds(field)
             if isinstance(value, dict):
                 await field.set_input_files(value)
             elif await field.evaluate("field => field.tagName") == "SELECT":
@@ -154,6 +153,13 @@ class BrowserUser:
         rows = self.page.locator(f'table[aria-labelledby="{name}"] tbody tr')
         cells: list[list[str]] = await rows.evaluate_all(_READ_CELLS)
         return [[re.sub(r"[\u00a0\u2066-\u2069]", " ", cell) for cell in row] for row in cells]
+
+
+async def _open_folds(locator: Locator) -> None:
+    """Open each closed ``details`` around an element, the outermost first."""
+    summary = locator.first.locator("xpath=ancestor::details[not(@open)]/summary")
+    while await summary.count():
+        await summary.first.click()
 
 
 def parse_amount(text: str) -> Decimal:

@@ -141,11 +141,11 @@ def test_a_request_with_other_parameters_creates_another_refund(
     epay_shop: EpayShop, proof: str, changes: dict[str, str]
 ) -> None:
     epay_order = epay_shop.place_paid_order()
-    for form in (
+    for params in (
         refund_params(epay_shop, epay_order),
         refund_params(epay_shop, epay_order, **changes),
     ):
-        form = authenticate(epay_shop, form, proof)  # noqa: PLW2901
+        form = authenticate(epay_shop, params, proof)
         assert post_refund(epay_shop, form)["code"] == expected_code(form)
     assert len(list_refunds(epay_shop)) == 2
 

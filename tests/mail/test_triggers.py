@@ -326,7 +326,8 @@ async def test_a_password_without_the_second_factor_is_mailed_as_that(db: Db) ->
     proved = await log_in(2)
     await db.run(lambda tx: logins.renew(tx, proved, "token", NOW + 2, strong=True))
     assert await jobs.queue_login_mails(db, SETTINGS, NOW + 3) == 1
-    # A login that was ended before its second factor was proved is not mailed as a login either.
+    # The person gets no mail about a complete login if it was ended before its second factor was
+    # proved, only the one about the correct password.
     ended = await log_in(4, "203.0.113.5")
     await db.run(lambda tx: logins.end_by_id(tx, proved, ended.id))
     assert await jobs.queue_login_mails(db, SETTINGS, NOW + 5) == 1

@@ -22,7 +22,7 @@ def test_deep_random_histories_agree_with_the_model(rollback_database_url: str) 
         if number >= rounds and events.keys() >= EVENTS:
             break
         events.update(explore(rollback_database_url, 40, 80, fixed=False))
-    print(dict(events))  # noqa: T201
+    print(dict(events))  # noqa: T201 - the figures
     assert events.keys() >= EVENTS, EVENTS - events.keys()
 
 
@@ -30,7 +30,7 @@ async def test_concurrent_movements_for_minutes_leave_the_books_consistent(
     db: Db, database_url: str
 ) -> None:
     run = await run_movements(db, database_url, seconds=MINUTES * 12)
-    print(dict(run.done), dict(run.refused))  # noqa: T201
+    print(dict(run.done), dict(run.refused))  # noqa: T201 - the figures
 
 
 async def test_killed_processes_lose_nothing() -> None:
@@ -40,4 +40,4 @@ async def test_killed_processes_lose_nothing() -> None:
             await load.assert_consistent(90)
         assert load.kills.total() >= 10
         figures = (len(load.opened_orders), len(load.accepted_refunds))
-        print(dict(load.kills), dict(load.statuses), *figures)  # noqa: T201
+        print(dict(load.kills), dict(load.statuses), *figures)  # noqa: T201 - the figures

@@ -185,7 +185,7 @@ def _run_child(pickled: bytes, parent_ended: int, inherited: set[int]) -> NoRetu
 
 class _Process(context.SpawnProcess):
     @staticmethod
-    def _Popen(process_obj: multiprocessing.process.BaseProcess) -> _Popen:  # noqa: N802
+    def _Popen(process_obj: multiprocessing.process.BaseProcess) -> _Popen:  # noqa: N802 - multiprocessing's name
         return _Popen(process_obj)
 
 

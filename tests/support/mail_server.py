@@ -102,7 +102,9 @@ class MailServer:
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
-    async def handle_DATA(self, server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802
+    async def handle_DATA(  # noqa: N802 - aiosmtpd's names
+        self, server: SMTP, _session: Session, envelope: Envelope
+    ) -> str:
         """Accept or refuse a message."""
         fault = envelope.fault  # type: ignore[attr-defined] # of handle_RCPT
         if fault in _REPLIES:

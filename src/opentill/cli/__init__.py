@@ -86,7 +86,7 @@ class Root(TyperGroup):
         """Return the commands' names in the order of ``--help``."""
         return list(self.commands)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - likewise
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - typer's signature
         """Write each section of ``SECTIONS``: its commands with their summaries."""
         for title, rows in commands.SECTIONS.items():
             with formatter.section(title):
@@ -119,7 +119,7 @@ def _version(is_requested: bool) -> None:  # noqa: FBT001 - typer's way
 
 def _options(
     version: bool = typer.Option(  # noqa: FBT001 - typer's way
-        False,  # noqa: FBT003 - likewise
+        False,  # noqa: FBT003 - typer's way
         "--version",
         callback=_version,
         is_eager=True,

@@ -67,7 +67,7 @@ def actor(reason: str, *, as_root: bool) -> "Actor":
 
     Raises NotAllowed.
     """
-    global _claim  # noqa: PLW0603 - as above
+    global _claim  # noqa: PLW0603 - a process runs one command
     from opentill.merchants import Actor
     from opentill.people import command_permission
 

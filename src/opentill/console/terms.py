@@ -163,7 +163,7 @@ def _changed_terms(
     rows, row_errors = fee_rows.parse(fee_rows.read(form), merchant.settlement_currency)
     stored = {str(fee).partition("=")[0]: str(fee) for fee in merchants.read_fees(merchant.fees)}
     if rows != stored:
-        # A scope without a rate deletes its row.
+        # In ``fee_changes``, ``SCOPE=`` without a rate deletes the row of that scope.
         removed = (f"{scope}=" for scope in stored if scope not in rows)
         terms["fee_changes"] = (*removed, *rows.values())
     return terms, errors | row_errors

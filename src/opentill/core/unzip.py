@@ -67,7 +67,7 @@ def _unpack(
             while chunk := packed.read(_CHUNK):
                 length += len(chunk)
                 if length > bound:
-                    raise _refusal(f"{info.filename[:100]!r} is larger than can be read")  # noqa: EM102, TRY003 - likewise
+                    raise _refusal(f"{info.filename[:100]!r} is larger than can be read")  # noqa: EM102, TRY003 - no class takes it
                 target.write(chunk)
 
 
@@ -82,7 +82,7 @@ def _find_only_file(archive: zipfile.ZipFile, is_ignored: Callable[[str], bool])
     if len(files) != 1:
         names = ", ".join(repr(info.filename[:100]) for info in files[:_NAMED]) or "none"
         ellipsis = ", …" if len(files) > _NAMED else ""
-        raise _refusal(f"it has {names}{ellipsis}")  # noqa: EM102, TRY003 - likewise
+        raise _refusal(f"it has {names}{ellipsis}")  # noqa: EM102, TRY003 - no class takes it
     return files[0]
 
 

@@ -221,7 +221,7 @@ ADD_EVIDENCE = Query(
     values (:merchant_id, :id, :dispute_id, :number, :name, :kind, :size, :sha256, :who, :at,
         :content)
     returning {_EVIDENCE}
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - constants of ours
 )
 TOUCH = Command(
     """

@@ -263,10 +263,12 @@ def _by_success_rate(
 ) -> list[Route]:
     """Order accounts by success rate; a share of the payments tries another one first."""
     rates = {name: gateways.success_rates.rate(name, method) for name in names}
-    order = sorted(names, key=lambda name: (-rates[name], random.random()))  # noqa: S311
-    explores = random.random() * 100 < (rule.exploration_percent or 0)  # noqa: S311
+    order = sorted(names, key=lambda name: (-rates[name], random.random()))  # noqa: S311 - spreads load only
+    share = (rule.exploration_percent or 0) / 100
+    explores = random.random() < share  # noqa: S311 - spreads load only
     if explores and len(order) > 1:
-        order.insert(0, order.pop(random.randrange(1, len(order))))  # noqa: S311
+        tried_first = random.randrange(1, len(order))  # noqa: S311 - spreads load only
+        order.insert(0, order.pop(tried_first))
     return [
         Route(
             name,

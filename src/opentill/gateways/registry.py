@@ -66,8 +66,8 @@ OPTIONS: Final = (
     Option("alipay", "alipay_cert", "Alipay's certificate, alipayCertPublicKey_RSA2.crt"),
     Option("alipay", "alipay_root_cert", "Alipay's root certificates, alipayRootCert.crt"),
     Option(
-        "alipay", "alipay_seller_id", "the account that receives the money, 2088…; notifications"
-        " about others are refused", secret=False,
+        "alipay", "alipay_seller_id", "your Alipay account, 2088…, which receives payments;"
+        " notifications about others are refused", secret=False,
     ),
     Option(
         "alipay", "alipay_products", "the products of the account: page and wap are Alipay's pages"
@@ -106,8 +106,8 @@ OPTIONS: Final = (
         " …/gateways/paypal/callback", secret=False,
     ),
     Option(
-        "paypal", "paypal_merchant_id", "the account that receives the money; responses about"
-        " others are not trusted", secret=False,
+        "paypal", "paypal_merchant_id", "the id of your PayPal account, which receives payments;"
+        " responses about others are not trusted", secret=False,
     ),
     Option(
         "paypal", "paypal_ca", "the authorities, in PEM, whose certificates may sign webhooks;"

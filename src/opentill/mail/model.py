@@ -251,7 +251,7 @@ class RefundContent(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     reference: str = ""  # the shop's own number of the order, "" if it has none
     refund_id: str = ""  # "" in mails that an earlier version of OpenTill queued
-    method: str = ""  # the payment method to which the money returns; "" as above
+    method: str = ""  # the payment method to which the money returns; "" in such earlier mails
     card: str = ""  # its brand and last four digits; "" if unknown
 
 

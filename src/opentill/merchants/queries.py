@@ -311,7 +311,7 @@ AUTHENTICATE_LIMITED = Query(
 )
 AUTHENTICATE = Query(
     Authentication,
-    f"select true as allowed, caller.* from ({_CALLER_SQL}) as caller",  # noqa: S608 - as above
+    f"select true as allowed, caller.* from ({_CALLER_SQL}) as caller",  # noqa: S608 - ours
 )
 OF_KEY = Value(str, "select merchant_id from api_keys where id = :id")
 EXISTS = Value(bool, "select exists (select from merchants where id = :merchant_id)")

@@ -100,7 +100,7 @@ def _update_order(written: Iterable[str] = (), condition: str = "") -> str:
         where merchant_id = :merchant_id and id = :order_id and status = :source
             and history_number = :history_number {condition}
         returning merchant_id, id, history_number, updated_at
-    """  # noqa: S608 - as above
+    """  # noqa: S608 - names and SQL of ours
 
 
 # Takes the transition of one locked order. Returns nothing if the order, or the attempt that paid
@@ -150,7 +150,7 @@ TRANSITION = Query(
             and :source in ('CREATING', 'PENDING') and :target not in ('CREATING', 'PENDING')
     )
     select merchant_id, id from moved
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - names and SQL of ours
 )
 # Like TRANSITION, for transitions to CREATING and PENDING. These write only the payer's columns of
 # an order, and change neither the session nor another attempt. Leaving these parts out saves time,
@@ -161,7 +161,7 @@ UNPAID = Query(
     f"""
     with moved as ({_update_order(OF_UNPAID)}), history as ({_HISTORY_OF_ONE})
     select merchant_id, id from moved
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - names and SQL of ours
 )
 # The two transitions that a submitted payment form causes, each with its attempt in one statement,
 # which is a transaction of its own (decision 0119). Both write nothing if `history_number` shows
@@ -183,7 +183,7 @@ SUBMITTED = Query(
         insert into directory (id, merchant_id) select :attempt_id, merchant_id from moved
     )
     {_INSERT_ATTEMPT}
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - names and SQL of ours
 )
 # Like SUBMITTED, for an account with a day limit, to whose total of `:limit_day` the payment is
 # added. Writes nothing if the limit is exhausted. The order is locked first, as everywhere, and the
@@ -218,7 +218,7 @@ SUBMITTED_WITHIN_LIMIT = Query(
         insert into directory (id, merchant_id) select :attempt_id, merchant_id from moved
     )
     {_INSERT_ATTEMPT}
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - names and SQL of ours
 )
 ACCEPTED = Query(
     PaymentAttempt,
@@ -230,7 +230,7 @@ ACCEPTED = Query(
     where merchant_id = :merchant_id and id = :attempt_id and status = 'SUBMITTED'
         and exists (select 1 from moved)
     returning *
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - names and SQL of ours
 )
 # Like TRANSITION, for a batch of confirmations or of settlements. Each statement has only the
 # columns that change, because more arrays and joins would cost much (decision 0048). `moved`
@@ -316,7 +316,7 @@ CONFIRMATIONS = Query(
             and m.source in ('CREATING', 'PENDING')
     )
     select merchant_id, id from moved
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - names and SQL of ours
 )
 SETTLEMENTS = Query(
     Transitioned,
@@ -336,7 +336,7 @@ SETTLEMENTS = Query(
             w.cause
     ), history as ({_HISTORY})
     select merchant_id, id from moved
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - names and SQL of ours
 )
 # Event whose transitions are taken in batches → the statement that takes them.
 MANY: Final[Mapping[str, Query[Transitioned]]] = {

@@ -68,7 +68,7 @@ async def read_pairs(request: Request) -> dict[str, str]:
     """Return a URL-encoded form in UTF-8 as pairs. Raises Refusal."""
     try:
         text = (await read_body(request)).decode("ascii")
-        pairs = parse_qsl(text, True, errors="strict", max_num_fields=_MAX_FIELDS)  # noqa: FBT003
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
     except ValueError as error:  # UnicodeDecodeError is a ValueError
         raise Refusal(400, _CODE, str(error)) from None
     return dict(pairs)

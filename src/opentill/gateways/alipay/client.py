@@ -52,7 +52,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     app_id: str
     credentials: Credentials
     products: tuple[Product, ...]
-    seller_id: str = ""  # the account that receives the money, 2088…; "" if it is not checked
+    seller_id: str = ""  # your Alipay account, 2088…, which receives payments; "": not checked
 
     def __repr__(self) -> str:
         """Omit the keys."""

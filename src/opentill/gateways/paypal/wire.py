@@ -129,7 +129,7 @@ class SupplementaryData(msgspec.Struct, frozen=True):
 
 
 class Payee(msgspec.Struct, frozen=True):
-    """The account that receives the money."""
+    """The PayPal account to which the payment goes."""
 
     merchant_id: str = ""
 
@@ -246,7 +246,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def payee(self) -> str:
-        """The account that receives the money, "" if PayPal does not name it."""
+        """The id of the PayPal account to which the payment goes, "" if PayPal names none."""
         payees = [unit.payee for unit in self.purchase_units if unit.payee]
         return payees[0].merchant_id if payees else ""
 

@@ -103,7 +103,11 @@ def capture_fields(
 
 
 def refund_fields(order: Order, row: RefundRow, refund: Refund) -> dict[str, Any]:
-    """Return a refund as PayPal shows it. One that PayPal's user made has the payment's ids."""
+    """Return a refund as PayPal shows it.
+
+    A refund that the shop's owner made on PayPal's own site has the ``custom_id`` and
+    ``invoice_id`` of the payment; one that OpenTill requested has its own ``custom_id``.
+    """
     by_shop = {"custom_id": row.custom_id} if row.custom_id else {}
     inherited = {"custom_id": order.custom_id, "invoice_id": order.invoice_id}
     api = f"https://api-m.sandbox.paypal.com/v2/payments/captures/{order.capture_id}"
