@@ -38,12 +38,12 @@ class Shop(msgspec.Struct):
 
 def new_shops() -> list[Shop]:
     """Return five merchants that do not exist yet."""
-    japan = {"account": "1234567", "country": "JP", "clearing": "0001001"}
+    japan = {"account": "1234567", "repeat": "1234567", "clearing": "0001001"}
     return [
         Shop("Harbour Books", "EUR", "24.50", {"account": "DE89370400440532013000"}),
         Shop("Alpine Soap", "EUR", "19.99", {"account": "FR1420041010050500013M02606"}),
         Shop("Kyoto Tea", "JPY", "1800.00", japan),
-        Shop("Osaka Paper", "JPY", "950.00", japan | {"account": "2345678"}),
+        Shop("Osaka Paper", "JPY", "950.00", japan | {"account": "2345678", "repeat": "2345678"}),
         Shop("Gulf Dates", "KWD", "7.25", {"account": "KW02NBOK0000000000001000614589"}),
     ]
 
@@ -250,9 +250,11 @@ async def set_up_merchants(month: Month) -> None:
         await fin.open_page("/console/rates")
         await fin.submit_form('form[action$="/rates/set"]', base=base, rate=rate, quote="USD")
     for shop in month.shops:
-        await fin.open_page(f"/console/merchants/{shop.id}/bank-account")
+        number = shop.account["account"]
+        country = "JP" if number.isdecimal() else number[:2]
+        await fin.open_page(f"/console/merchants/{shop.id}/bank-account?country={country}")
         response = await fin.submit_form(
-            'form[action$="/bank-account"]', holder=shop.name, reason="by letter", **shop.account
+            "form.bank-account", holder=shop.name, reason="by letter", **shop.account
         )
         assert "saved" in fin.page.url, response
 

@@ -16,6 +16,8 @@ NATIONAL = (
     ({"number": "123456789012", "country": "HK", "bic": "hsbchkhhhkh"}, ("HK", "")),
     ({"number": "1234567", "country": "SG", "bic": "DBSSSGSG"}, ("SG", "")),
     ({"number": "123456789", "country": "US", "bank_code": "322271627"}, ("US", "322271627")),
+    ({"number": "12345678901", "country": "IN", "bank_code": "hdfc0000001"}, ("IN", "HDFC0000001")),
+    ({"number": "1234567", "country": "SG", "bank_code": "7171-001"}, ("SG", "7171001")),
     ({"number": "032180000118359719", "country": "MX", "bic": "BCMRMXMM"}, ("MX", "")),
     ({"number": "0118359719", "country": "MX", "bic": "BCMRMXMM"}, ("MX", "")),
     ({"number": "2850590940090418135201", "country": "AR", "bic": "BACOARBA"}, ("AR", "")),
@@ -38,7 +40,9 @@ REFUSED = (
     ({"number": "032810000118359719", "country": "MX", "bic": "BCMRMXMM"}, "account"),
     ({"number": "2850590840090418135201", "country": "AR", "bic": "BACOARBA"}, "account"),
     ({"number": "2850590940090418135202", "country": "AR", "bic": "BACOARBA"}, "account"),
-    ({"number": "123456789", "country": "SG"}, "bic"),
+    ({"number": "123456789", "country": "SG"}, "bankCode"),
+    ({"number": "123456789", "country": "PE"}, "bic"),
+    ({"number": "123456789", "country": "IN", "bank_code": "HDFC1000001"}, "bankCode"),
     ({"number": "123456789", "country": "SG", "bank_code": "7171"}, "bankCode"),
     ({"number": "DE89370400440532013000", "bic": "COBADE"}, "bic"),
     ({"number": "DE89370400440532013000", "holder": " "}, "holder"),
@@ -76,6 +80,8 @@ def test_the_operators_accounts_are_parsed_by_currency() -> None:
     accounts = bankaccounts.parse_operator_accounts(text, "The Till Ltd")
     assert accounts["EUR"].bic == "COBADEFFXXX"
     assert (accounts["USD"].country, accounts["USD"].bank_code) == ("US", "021000021")
+    rupees = bankaccounts.parse_operator_accounts("INR:12345678901:INHDFC0000001", "Till")["INR"]
+    assert (rupees.country, rupees.bank_code, rupees.bic) == ("IN", "HDFC0000001", "")
     for wrong in ("EUR", "EUR:DE00", "eur:DE89370400440532013000", f"{text},USD:1234:US021000021"):
         with pytest.raises(ValueError, match=r"."):
             bankaccounts.parse_operator_accounts(wrong, "The Till Ltd")

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable
 from html import unescape
 
-from opentill import merchants
+from opentill import merchants, payouts
+from opentill.portal.bank_fields import UNINHABITED
 from opentill.web.language import Localizer
 from support.api_server import Shop
 from support.people import PASSWORD, Visitor, create_person
@@ -12,7 +13,7 @@ from support.world import NOW
 
 IBAN = "DE89 3704 0044 0532 0130 00"
 US_ACCOUNT = {
-    "holder": "Harbour Books", "account": "000123456789", "country": "US",
+    "holder": "Harbour Books", "account": "000123456789", "repeat": "000123456789", "country": "US",
     "clearing": "021000021", "version": "1",
 }  # fmt: skip
 
@@ -53,18 +54,27 @@ def test_an_account_is_shown_masked_and_can_be_changed(shop: Shop) -> None:
 
 def test_each_field_of_an_account_shows_its_error_and_keeps_its_input(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
+    number = {"account": "12345678", "repeat": "12345678"}
     for field, form in (
-        ("account", {"account": "DE89370400440532013001"}),
-        ("holder", {"account": IBAN, "holder": " "}),
-        ("country", {"account": "12345678"}),
-        ("clearing", {"account": "12345678", "country": "US"}),
-        ("bic", {"account": IBAN, "bic": "x"}),
+        ("account", {"account": "DE89370400440532013001", "country": "DE"}),
+        ("holder", {"account": IBAN, "holder": " ", "country": "DE"}),
+        ("clearing", {**number, "country": "US"}),
+        ("clearing", {**number, "country": "US", "clearing": "021000022"}),  # wrong check digit
+        ("repeat", {**number, "repeat": "12345679", "country": "US", "clearing": "021000021"}),
+        ("branch", {**number, "country": "CA", "clearing": "003", "branch": "1"}),
+        ("bic", {**number, "country": "PE", "bic": "x"}),
+        ("bic", {"account": IBAN, "bic": "x", "country": "DE"}),
     ):
         refusal = _save(owner, shop, **form)
         assert refusal.status_code == 400
         assert f'id="{field}-error"' in refusal.text
         for text in form.values():
             assert f'value="{text}"' in refusal.text
+    refusal = _save(owner, shop, country="US", account="1", repeat="1", clearing="1").text
+    assert "Routing number: enter 9 digits, and check each of them." in refusal
+    assert "Account number: enter 4 to 17 digits." in refusal
+    # Without a country there are no other fields yet.
+    assert 'id="country-error"' in _save(owner, shop, **number).text
     assert "There is no bank account yet" in owner.get(_path(shop)).text
 
 
@@ -77,9 +87,67 @@ def test_a_saved_account_shows_its_form_only_behind_a_button(shop: Shop) -> None
     assert '<section class="sheet" id="change" popover' in page
     refusal = owner.post(_path(shop), {**US_ACCOUNT, "clearing": "1"}).text
     assert '<dialog class="sheet" id="change" popover open' in refusal
-    # The style sheet shows a bank code only for countries that have them.
-    assert '<option value="US" class="has-bank-codes" selected>' in refusal
+    assert '<option value="US" selected>' in refusal
     assert '<option value="DE">' in refusal
+
+
+def _labels(page: str) -> list[str]:
+    """Return the labels of the form's fields that are not folded."""
+    form = page.partition('<form class="settings bank-account"')[2].partition("<details")[0]
+    return re.findall(r"<label for=\"\w+\">([^<]+)</label>", form)
+
+
+def test_the_form_asks_for_what_an_account_in_the_country_has(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    twice = ["Account number", "Account number again"]
+    for country, labels in (
+        ("DE", ["IBAN"]),
+        ("US", ["Routing number", *twice]),
+        ("GB", ["Sort code", *twice]),
+        ("AU", ["BSB", *twice]),
+        ("CA", ["Institution number", "Transit number", *twice]),
+        ("IN", ["IFSC", *twice]),
+        ("HK", ["Bank code or BIC", *twice]),
+        ("MX", ["BIC of the bank", "CLABE"]),
+        ("PE", ["BIC of the bank", *twice]),
+    ):
+        page = owner.get(f"{_path(shop)}?country={country}").text
+        assert _labels(page) == ["Account holder", *labels]
+        assert f'<option value="{country}" selected>' in page
+    # The fixture's merchant settles in USD.
+    assert '<option value="US" selected>' in owner.get(_path(shop)).text
+    assert _labels(owner.get(f"{_path(shop)}?country=XX").text) == []
+    assert '<option value="AQ"' not in page.partition('id="country"')[2].partition("</select>")[0]
+
+
+def test_each_country_stores_the_code_of_its_clearing_system(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    for version, (country, number, fields, stored) in enumerate((
+        ("US", "000123456789", {"clearing": "021000021"}, ("021000021", "")),
+        ("GB", "12345678", {"clearing": "20-00-00"}, ("200000", "")),
+        ("GB", "GB29 NWBK 6016 1331 9268 19", {}, ("", "")),
+        ("CA", "1234567", {"clearing": "003", "branch": "12345"}, ("000312345", "")),
+        ("IN", "12345678901", {"clearing": "hdfc0000001"}, ("HDFC0000001", "")),
+        ("HK", "123456789", {"clearing": "004"}, ("004", "")),
+        ("HK", "123456789", {"clearing": "hsbchkhhhkh"}, ("", "HSBCHKHHHKH")),
+        ("JP", "1234567", {"clearing": "0001-001"}, ("0001001", "")),
+        ("PE", "1234567", {"bic": "BCPLPEPL"}, ("", "BCPLPEPL")),
+        ("FR", "FR1420041010050500013M02606", {}, ("", "")),
+    )):  # fmt: skip
+        form = {"account": number, "repeat": number, "country": country, **fields}
+        saved = _save(owner, shop, version=str(version), **form)
+        assert saved.status_code == 303, (country, saved.text)
+        account = shop.api_server.tx(lambda tx: payouts.find_account(tx, shop.id))
+        assert account is not None
+        assert (account.country, (account.bank_code, account.bic)) == (country, stored)
+
+
+def test_a_country_with_ibans_takes_no_other_number(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    for number in ("12345678", "FR1420041010050500013M02606", "DE89370400440532013001"):
+        refusal = _save(owner, shop, country="DE", account=number, bic="COBADEFFXXX")
+        assert (refusal.status_code, 'id="account-error"' in refusal.text) == (400, True)
+        assert "IBAN: enter all 22 letters and digits, beginning with DE" in refusal.text
 
 
 def test_the_holders_address_is_not_shown_again(shop: Shop) -> None:
@@ -121,14 +189,14 @@ def test_changing_the_account_needs_a_step_up(shop: Shop, clock: Callable[[int],
 def test_the_fields_for_a_country_offer_countries_only(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     finance = create_person(shop.api_server, None, staff_role="finance")
-    names = [name for _, name in Localizer("merchant", "en").countries()]
+    countries = Localizer("merchant", "en").countries()
+    all_names = [name for _, name in countries]
+    with_banks = [name for code, name in countries if code not in UNINHABITED]
     for page in (
         owner.get(_path(shop)).text,
         finance.get(f"/console/merchants/{shop.id}/bank-account").text,
     ):
         lists = re.findall(r'<select id="\w*country".*?</select>', page, re.DOTALL)
-        assert len(lists) == 2
-        for choice in lists:
+        for choice, names in zip(lists, (with_banks, all_names), strict=True):
             options = [unescape(text) for text in re.findall(r"<option[^>]*>([^<]*)", choice)]
             assert options == ["Choose a country", *names]
-        assert "An IBAN names its country itself." in page

@@ -32,11 +32,22 @@ _LENGTHS: Final = {text[:2]: int(text[2:]) for text in _REGISTRY.split()}
 
 
 class Clearing(msgspec.Struct, frozen=True):
-    """A country's bank codes: the clearing system, the number of digits, and their usual name."""
+    """A country's bank codes: the clearing system, their length, and their usual name."""
 
     system: str
-    digits: int
+    length: int
     called: str
+    pattern: str = ""  # a regular expression; "" if a code has only digits
+
+    @property
+    def characters(self) -> str:
+        """The kind of characters of a code, for texts."""
+        return "characters" if self.pattern else "digits"
+
+    def has_form_of(self, code: str) -> bool:
+        """Whether a text without blanks has the form of a code."""
+        pattern = self.pattern or f"[0-9]{{{self.length}}}"
+        return re.fullmatch(pattern, code, re.ASCII) is not None
 
 
 # The clearing systems of countries with bank codes. Accounts in other countries have a BIC.
@@ -46,8 +57,10 @@ CLEARING: Final[dict[str, Clearing]] = {
     "CN": Clearing("CNAPS", 12, "CNAPS code"),
     "GB": Clearing("GBDSC", 6, "sort code"),
     "HK": Clearing("HKNCC", 3, "bank code"),
+    "IN": Clearing("INFSC", 11, "IFSC", "[A-Z]{4}0[A-Z0-9]{6}"),
     "JP": Clearing("JPZGN", 7, "Zengin code"),
     "NZ": Clearing("NZNCC", 6, "bank and branch"),
+    "SG": Clearing("SGIBG", 7, "bank and branch code"),
     "US": Clearing("USABA", 9, "routing number"),
     "ZA": Clearing("ZANCC", 6, "branch code"),
 }
@@ -95,7 +108,22 @@ def _has_check_digit(digits: str, weights: tuple[int, ...]) -> bool:
     return (sum(weighted) + int(digits[-1])) % 10 == 0
 
 
-def _is_routing_number(code: str) -> bool:
+def is_bic(text: str) -> bool:
+    """Whether a text without blanks has the form of a BIC."""
+    return _BIC.fullmatch(text) is not None
+
+
+def has_ibans(country: str) -> bool:
+    """Whether a country's accounts have IBANs, by the registry."""
+    return country in _LENGTHS
+
+
+def iban_length(country: str) -> int:
+    """Return the length of a country's IBANs, which ``has_ibans``."""
+    return _LENGTHS[country]
+
+
+def is_routing_number(code: str) -> bool:
     """Whether a code is an American routing number of a bank in a district that exists."""
     return _ROUTING_NUMBER.fullmatch(code) is not None and _has_check_digit(code, (3, 7, 1))
 
@@ -131,7 +159,8 @@ def is_iban(number: str) -> bool:
     return int("".join(str(int(char, 36)) for char in rearranged)) % 97 == 1
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Return an entered number or code in capitals, without blanks and hyphens."""
     return re.sub(r"[\s-]", "", text).upper()
 
 
@@ -142,20 +171,20 @@ def check_account(
 
     Raises Invalid on ``holder``, ``account``, ``country``, ``bic`` and ``bankCode``.
     """
-    holder, plain = " ".join(holder.split()), _plain(number)
+    holder, number = " ".join(holder.split()), plain(number)
     if not (1 <= len(holder) <= LONGEST_HOLDER and holder.isprintable()):
         reason = f"holder must be a name of 1 to {LONGEST_HOLDER} printable characters"
         raise Invalid("holder", reason)
-    bic, bank_code, country = _plain(bic), _plain(bank_code), _plain(country)
-    if bic and _BIC.fullmatch(bic) is None:
+    bic, bank_code, country = plain(bic), plain(bank_code), plain(country)
+    if bic and not is_bic(bic):
         raise Invalid("bic", "bic must be 8 or 11 letters and digits such as COBADEFFXXX")
-    looks_like_iban = re.match(r"[A-Z]{2}[0-9]{2}", plain, re.ASCII) is not None
-    if looks_like_iban and (not country or country == plain[:2]):
-        if not is_iban(plain):
+    looks_like_iban = re.match(r"[A-Z]{2}[0-9]{2}", number, re.ASCII) is not None
+    if looks_like_iban and (not country or country == number[:2]):
+        if not is_iban(number):
             raise Invalid("account", "account must be an IBAN whose check digits are right")
-        return BankAccount(holder=holder, number=plain, country=plain[:2], bic=bic)
+        return BankAccount(holder=holder, number=number, country=number[:2], bic=bic)
     return _national(BankAccount(
-        holder=holder, number=plain, country=country, bic=bic, bank_code=bank_code
+        holder=holder, number=number, country=country, bic=bic, bank_code=bank_code
     ))  # fmt: skip
 
 
@@ -232,10 +261,10 @@ def _national(account: BankAccount) -> BankAccount:
         if clearing is None:
             raise Invalid("bankCode", "bankCode must be empty here: give the bank's BIC as bic")
         code = account.bank_code
-        if not (code.isascii() and code.isdecimal() and len(code) == clearing.digits):
-            expected = f"{clearing.digits} digits, the {clearing.called}"
+        if not clearing.has_form_of(code):
+            expected = f"{clearing.length} {clearing.characters}, the {clearing.called}"
             raise Invalid("bankCode", f"bankCode must be {expected} of the bank")
-        if account.country == "US" and not _is_routing_number(code):
+        if account.country == "US" and not is_routing_number(code):
             raise Invalid(
                 "bankCode", "bankCode must be a routing number whose check digit is right"
             )
@@ -258,12 +287,15 @@ def parse_operator_accounts(text: str, holder: str, address: str = "") -> dict[s
     for part in filter(None, (item.strip() for item in text.split(","))):
         currency, _, account_text = part.partition(":")
         number, _, bank = (piece.strip() for piece in account_text.partition(":"))
-        has_bank_code = bank[2:].isdecimal()
+        clearing = CLEARING.get(bank[:2])
+        has_bank_code = bank[2:].isdecimal() or (
+            clearing is not None and clearing.has_form_of(bank[2:])
+        )
         try:
             account = check_account(
                 holder,
                 number,
-                country="" if is_iban(_plain(number)) else bank[:2] if has_bank_code else bank[4:6],
+                country="" if is_iban(plain(number)) else bank[:2] if has_bank_code else bank[4:6],
                 bic="" if has_bank_code else bank,
                 bank_code=bank[2:] if has_bank_code else "",
             )

@@ -14,13 +14,17 @@ from starlette.responses import Response
 from opentill import merchants, payouts, people
 from opentill.core import bankaccounts
 from opentill.core.errors import Invalid
+from opentill.merchants import Merchant
+from opentill.payouts import StoredAccount
 from opentill.people import Permission
-from opentill.portal import render
+from opentill.portal import bank_fields, render
 from opentill.portal.labels import BANK_ACCOUNT_ERROR
 from opentill.portal.request import PageRequest
 
 _ADDRESS: Final = ("street", "building", "postcode", "town", "addresscountry")
-_FIELDS: Final = ("holder", "account", "country", "bic", "clearing", *_ADDRESS, "reason")
+_FIELDS: Final = (
+    "holder", "country", "account", "repeat", "bic", "clearing", "branch", *_ADDRESS, "reason",
+)  # fmt: skip
 FIELDS: Final = (*_FIELDS[:-1], "version")  # of the form, which has a reason in the console only
 # Field of a bank account → its name in the form, for the fields whose names differ.
 _NAMES: Final = {
@@ -48,6 +52,15 @@ async def show(
         merchant = await merchants.find(tx, request.merchant_id)
         stored = await payouts.find_account(tx, request.merchant_id)
         held_since = await payouts.account_held_since(tx, request.merchant_id)
+    countries = [
+        (code, name)
+        for code, name in request.localizer.countries()
+        if code not in bank_fields.UNINHABITED
+    ]
+    country = _choose_country(request, typed, stored, merchant, frozenset(dict(countries)))
+    rule = bank_fields.of_country(country) if country else None
+    values = {name: (typed or {}).get(name, "") for name in _FIELDS}
+    folded = (*_ADDRESS, "bic") if rule is not None and rule.is_iban else _ADDRESS
     return render.page(
         request,
         "bank_account.html",
@@ -57,13 +70,39 @@ async def show(
         held_since=held_since,
         waits=stored is not None and stored.usable_from > request.now,
         zone=place.zone or ZoneInfo(merchant.time_zone),
-        values={name: (typed or {}).get(name, "") for name in _FIELDS},
+        values=values,
         hold_days=request.app.settings.bank_account_hold_days,
         may=request.may(place.permission),
         asks_reason=not place.reason,
-        bank_codes=bankaccounts.CLEARING,
+        bank_countries=countries,
+        country=country,
+        rule=rule,
+        opens_fold=any(values[name] or name in (errors or {}) for name in folded),
+        repeated=bank_fields.REPEATED,
         errors=errors or {},
     )
+
+
+def _choose_country(
+    request: PageRequest,
+    typed: dict[str, str] | None,
+    stored: StoredAccount | None,
+    merchant: Merchant,
+    countries: frozenset[str],
+) -> str:
+    """Return the bank's country whose fields the form shows, "" if nobody has chosen one.
+
+    A merchant without an account probably has one where its currency comes from.
+    """
+    if typed is not None:
+        chosen = typed["country"]
+    elif "country" in request.query:
+        chosen = request.query["country"]
+    elif stored is not None:
+        chosen = stored.country
+    else:
+        chosen = bank_fields.country_of_currency(merchant.settlement_currency, countries)
+    return chosen.upper() if chosen.upper() in countries else ""
 
 
 async def save(request: PageRequest, place: Place) -> Response:
@@ -74,13 +113,23 @@ async def save(request: PageRequest, place: Place) -> Response:
     settings, shown = request.app.settings, form.get("version", "")
     version = int(shown) if shown.isascii() and shown.isdecimal() and len(shown) < 9 else -1  # noqa: PLR2004 - digits
     rule = payouts.HoldRule(settings.secret_key, settings.bank_account_hold_days)
+    number = bankaccounts.plain(typed["account"])
+    if not typed["country"] and bankaccounts.is_iban(number):
+        typed["country"] = number[:2]
+    country = bankaccounts.plain(typed["country"])
+    fields = bank_fields.of_country(country)
+    # An IBAN names its bank, also in a country whose accounts have other numbers.
+    is_iban = bankaccounts.is_iban(number) and number[:2] == country
+    mistakes = [] if is_iban else fields.find_mistakes(typed)
+    errors = {field.name: field.error_text(request.localizer) for field in mistakes}
+    if not country:
+        errors = {"country": BANK_ACCOUNT_ERROR["country"]}
+    if errors:
+        return await show(request, place, 400, errors, typed)
+    bic, bank_code = fields.read_bank(typed)
     try:
         account = bankaccounts.check_account(
-            typed["holder"],
-            typed["account"],
-            country=typed["country"],
-            bic=typed["bic"],
-            bank_code=typed["clearing"],
+            typed["holder"], number, country=country, bic=bic, bank_code=bank_code
         )
         address = bankaccounts.check_address(
             street=typed["street"],
@@ -100,5 +149,11 @@ async def save(request: PageRequest, place: Place) -> Response:
         return await show(request, place, 409, {"account": BANK_ACCOUNT_ERROR["stale"]}, typed)
     except Invalid as problem:
         field = _NAMES.get(str(problem.field), str(problem.field))
-        return await show(request, place, 400, {field: BANK_ACCOUNT_ERROR[field]}, typed)
+        mistake = fields.find(field)
+        error = (
+            mistake.error_text(request.localizer)
+            if mistake is not None
+            else BANK_ACCOUNT_ERROR[field]
+        )
+        return await show(request, place, 400, {field: error}, typed)
     return render.see_other(request, f"{request.path}?saved=1")

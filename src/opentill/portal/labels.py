@@ -23,18 +23,11 @@ BANK_ACCOUNT_ERROR: Final = {
     "street": N_("Enter at most 70 characters."),
     "building": N_("Enter at most 16 characters."),
     "postcode": N_("Enter at most 16 characters."),
-    "town": N_("Enter the town, at most 35 characters."),
-    "addresscountry": N_("Choose the country."),
+    "town": N_("Enter the city, at most 35 characters: an address needs city and country."),
+    "addresscountry": N_("Choose the country: an address needs city and country."),
     "reason": N_("Say why, in a few words."),
     "holder": N_("Enter the account holder’s name, at most 70 characters."),
-    "account": N_(
-        "Enter an IBAN whose check digits are right, or an account "
-        "number of 3 to 34 letters and digits."
-    ),
     "country": N_("Choose the bank’s country."),
-    "clearing": N_(
-        "Enter the bank’s code with as many digits as its country has, or the BIC instead."
-    ),
     "bic": N_("Enter the BIC: 8 or 11 letters and digits, such as COBADEFFXXX."),
     "stale": N_(
         "Somebody else has changed the account since you opened this "

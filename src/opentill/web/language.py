@@ -54,8 +54,10 @@ COOKIE: Final = "opentill_language"
 _A_YEAR_S: Final = 365 * 86_400
 
 
-# Codes of CLDR that are groups of countries or none.
-_NO_COUNTRIES: Final = {"EU", "EZ", "QO", "UN", "XA", "XB", "ZZ"}
+# Codes of CLDR that are groups of countries, parts of countries (not in ISO 3166-1), or none.
+_NO_COUNTRIES: Final = {
+    "AC", "CP", "CQ", "DG", "EA", "EU", "EZ", "IC", "QO", "TA", "UN", "XA", "XB", "ZZ",
+}  # fmt: skip
 # A sign of several currencies, alone: ``$`` but not ``A$`` or ``$US``, ``¥`` but not ``CN¥``.
 _SHARED_SIGN: Final = re.compile(r"(?<![A-Z])[$¥￥](?!\xa0?[A-Z])|\bkr\b")
 

@@ -1,10 +1,11 @@
-// Applies the filters of a list as soon as one of them changes, so that the form needs no button. The
-// button stays for the keyboard: it appears when it gets the focus. Without this script it is shown.
+// Applies the filters of a list as soon as one of them changes, so that the form needs no button. A form
+// with data-applies, whose choice decides what the page shows, does the same. The button stays for the
+// keyboard: it appears when it gets the focus. Without this script it is shown.
 "use strict";
 
-const chosen = ".chip > label :is(select, input)";
+const chosen = ".chip > label :is(select, input), form[data-applies] select";
 
-for (const form of document.querySelectorAll("form.filters[role=search]")) {
+for (const form of document.querySelectorAll("form:is(.filters[role=search], [data-applies])")) {
   let isTyped = false; // each arrow key changes a select: wait until the reader leaves it
   let isChanged = false;
   form.classList.add("applies-itself");
