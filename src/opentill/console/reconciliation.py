@@ -44,7 +44,8 @@ _REPORT_EXAMPLE: Final = (
     "payment,att_01m8epskanffzbqntfper522n6,12.50,USD,2026-11-26T10:00:00Z\n"
     "refund,re_01m8epskcxe6ksj8fqzn6pz0k1,4.00,USD,2026-11-26T11:30:00Z\n"
 )
-_FIELDS: Final = ("reason", "adjust", "amount", "merchant", "order")
+_ALWAYS_IN_FORM: Final = ("reason", "adjust", "amount", "order")
+_FIELDS: Final = (*_ALWAYS_IN_FORM, "merchant")  # only a difference without a merchant asks for one
 # Matches the amount that begins the text of the books or the report, such as "12.50 USD PAID".
 _AMOUNT: Final = re.compile(r"(-?[0-9]{1,18}(?:\.[0-9]{1,4})?) ([A-Z]{3})\b", re.ASCII)
 
@@ -221,6 +222,6 @@ pages: Final = (
         f"{PLACE}/{{difference:id}}/resolve",
         "balance.adjust",
         resolve_difference,
-        fields=_FIELDS,
+        fields=_ALWAYS_IN_FORM,
     ),
 )
