@@ -381,3 +381,22 @@ def test_the_list_of_payouts_is_a_file_with_the_same_filters(shop: Shop) -> None
     (row,) = csv_rows(owner.get(f"{path}.csv"))
     assert (row["id"], row["status"], row["amount"]) == (payout.id, "PENDING", "5.00")
     assert csv_rows(owner.get(f"{path}.csv?status=PAID")) == []
+
+
+def test_the_color_form_stores_the_default_only_if_it_replaces_another_color(shop: Shop) -> None:
+    ada = create_person(shop.api_server, shop.id, "owner")
+
+    def save_color(color: str) -> str | None:
+        page = read_page(ada, shop)
+        form = {"accent_color": color, "version": hidden_value(page, "version")}
+        assert ada.post(path_of(shop, "/color"), form).status_code == 303
+        return shop.api_server.tx(lambda tx: merchants.find(tx, shop.id)).accent_color
+
+    shown = re.search(r'id="accent_color"[^>]* value="([^"]*)"', read_page(ada, shop))
+    assert shown is not None
+    assert shown[1] == "#0d5c49"
+    assert save_color(shown[1]) is None  # submitted untouched
+    assert save_color("0D5C49") is None
+    assert save_color("#aa0000") == "#aa0000"
+    assert save_color("#0d5c49") == "#0d5c49"
+    assert save_color("") is None

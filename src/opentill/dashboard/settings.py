@@ -140,6 +140,8 @@ async def save(request: PageRequest, fields: Sequence[str]) -> Response:
     form = await request.form()
     entries = {field: form[field] for field in fields}
     values = dict(entries)
+    if "accent_color" in entries and await _is_untouched(request, entries["accent_color"]):
+        values["accent_color"] = ""
     if "tax_rate" in entries:
         values["tax_rate"] = _rate(entries["tax_rate"])
     errors: dict[str, str] = {}
@@ -165,6 +167,13 @@ async def save(request: PageRequest, fields: Sequence[str]) -> Response:
     except merchants.Stale:
         return await _render_settings(request, 409, {"profile": _STALE}, entries)
     return _redirect(request)
+
+
+async def _is_untouched(request: PageRequest, color: str) -> bool:
+    """Whether a color is the default, which the form shows to a merchant that has chosen none."""
+    merchant = await page_helpers.find_merchant(request)
+    shown = _valid_color({"accent_color": color})
+    return merchant.accent_color is None and shown == _DEFAULT_COLOR
 
 
 async def save_logo(request: PageRequest) -> Response:
