@@ -107,9 +107,9 @@ def openapi_document(settings: Settings) -> dict[str, Any]:
 
 
 def _contact(settings: Settings) -> dict[str, str]:
-    """Return OpenAPI's Contact Object: the operator's name, and their email address or URL."""
+    """Return OpenAPI's Contact Object: the operator's name, and their email or URL if set."""
     contact = {"name": settings.operator_name}
-    operator_contact = settings.operator_contact
+    operator_contact = settings.public_contact
     if re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", operator_contact):
         contact["email"] = operator_contact
     elif re.fullmatch(r"https?://\S+", operator_contact):

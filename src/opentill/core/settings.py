@@ -39,6 +39,8 @@ _DatabaseUrl = Annotated[str | None, values.database, SECRET]
 _Timeout = Annotated[float, values.seconds(0.1, 600)]
 _Key = Annotated[str, values.key, SECRET]
 
+_EXAMPLE_CONTACT: Final = "support@example.com"  # nobody reaches the operator with it
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings of a deployment; ``opentill settings`` explains them."""
@@ -357,7 +359,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         values.text(1, 200),
         N_("Your contact"),
         N_("How merchants reach you; shown in the agreement."),
-    ] = "support@example.com"
+    ] = _EXAMPLE_CONTACT
     connection_limit: Annotated[
         int,
         values.whole(1, 100_000),
@@ -405,6 +407,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def livemode(self) -> bool:
         """Whether real payments are possible: any gateway is not the sandbox bank."""
         return any(name != SANDBOX for name in self.gateways)
+
+    @property
+    def public_contact(self) -> str:
+        """How people reach the operator, "" if the setting is still the example."""
+        return "" if self.operator_contact == _EXAMPLE_CONTACT else self.operator_contact
 
     @property
     def sends_mail(self) -> bool:
