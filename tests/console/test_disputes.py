@@ -125,6 +125,9 @@ def test_staff_read_the_evidence_and_write_notes_that_the_merchant_reads(shop: S
     file = agent.get(f"{path}/evidence/{evidence.id}")
     assert (file.content, file.headers["content-type"]) == (PDF, "application/pdf")
     assert file.headers["content-disposition"].startswith("attachment")
+    assert "The merchant’s team reads all of these notes." in page
+    assert '<label for="note">Note that the merchant’s team reads</label>' in page
+    assert f'href="/console/merchants/{shop.id}/standing"' in page  # notes that only staff read
     form = form_fields(page, f"{path}/notes")
     assert agent.post(f"{path}/notes", form | {"note": " "}).status_code == 400
     for _ in range(2):
@@ -190,6 +193,33 @@ def test_unmatched_disputes_in_any_currency_are_shown(shop: Shop) -> None:
     assert page.status_code == 200
     for text in ("$123.45", "9991 minor units of KWD", "7771 minor units of ANG"):
         assert text in page.text, text
+
+
+def test_a_row_on_a_phone_shows_the_time_left_of_open_disputes_only(shop: Shop) -> None:
+    server, agent = shop.api_server, create_person(shop.api_server, None, staff_role="support")
+    now = server.app.clock()
+    still_open, lost = (shop.open_dispute(shop.create_paid_order()["id"]) for _ in range(2))
+
+    async def set_deadlines(tx: Tx) -> None:
+        for dispute in (still_open, lost):
+            await disputes.set_deadline(tx, shop.id, dispute.id, now + 4 * DAY_MS, now)
+        await disputes.decide(tx, shop.id, lost.id, "lost", who="op", reason="the bank", now=now)
+
+    server.tx(set_deadlines)
+    page = agent.get("/console/disputes").text
+
+    def cells_on_a_phone(dispute_id: str) -> dict[str, str]:
+        """Return the column of each place of a row."""
+        row = page.partition(f"/console/disputes/{dispute_id}")[0].rpartition("<tr")[2]
+        cells = re.findall(r'data-label="(\w+)" class="([^"]+)"', row)
+        return {
+            name: place for name, kinds in cells for place in kinds.split()
+            if place not in {"words", "number"}
+        }  # fmt: skip
+
+    places = {"Merchant": "at-start", "Amount": "at-end", "Reason": "below", "Status": "below-end"}
+    assert cells_on_a_phone(still_open.id) == places | {"Deadline": "below"}
+    assert cells_on_a_phone(lost.id) == places
 
 
 def test_the_list_shows_the_customer_of_each_dispute(shop: Shop) -> None:
