@@ -31,6 +31,10 @@ WITHOUT_FIELDS: Final = {
     "/dashboard/{merchant:id}/products/{product:id}/archive",
     "/dashboard/{merchant:id}/sessions/{session:id}/end",
     "/console/approvals/{approval:id}/approve",
+    "/console/gateway-accounts/new",  # leads to the form after the proof of identity
+    "/console/gateway-accounts/{account:id}/check",
+    "/console/gateway-accounts/{account:id}/credentials",  # as …/new
+    "/console/gateway-accounts/{account:id}/credentials/replace",  # each gateway has its own fields
     "/console/payout-runs/report",
     "/console/payout-runs/{run:id}/continue",
     "/console/people/{person:id}/logout",

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from typing import Any, Final
 
 from opentill.app import PORTALS
-from opentill.portal.model import SENDER, Page
+from opentill.portal.model import SECRET_PREFIX, SENDER, Page
 from opentill.portal.portal import Portal
 
 # Fields that a page shows only in some states or to some roles. Their handlers check them.
@@ -32,7 +32,12 @@ CONDITIONAL: Final = frozenset({
 # Pages that send a form again with all of its fields.
 _REPEATS: Final = ("proof_", "login_")
 _TYPES_WITHOUT_VALUE: Final = {"checkbox", "file", "submit", "button", "password"}
-_FEE_FIELD: Final = re.compile(r"fee_[a-z]+_\d+")
+# Fields of the rows of a form, by the field with their number.
+_ROW_FIELDS: Final = {
+    "fee_rows": re.compile(r"fee_[a-z]+_\d+"),
+    "limit_rows": re.compile(r"limit_[a-z_]+_\d+"),
+}
+_CREDENTIALS: Final = ("credential_", SECRET_PREFIX)  # which a gateway declares, not a page
 _IN_BRACES: Final = re.compile(r"{[^}]+}")
 
 
@@ -91,8 +96,10 @@ def find_form_mistakes(html: str) -> list[str]:
         _, portal, page = matches[0]
         values = {name for name, kind in controls.items() if kind not in _TYPES_WITHOUT_VALUE}
         missing = set(page.fields) - set(controls)
-        if "fee_rows" in page.fields:  # with the fields of each row
-            values = {name for name in values if not _FEE_FIELD.fullmatch(name)}
+        for number, row_field in _ROW_FIELDS.items():
+            if number in page.fields:
+                values = {name for name in values if not row_field.fullmatch(name)}
+        values = {name for name in values if not name.startswith(_CREDENTIALS)}
         undeclared = values - set(page.fields) - CONDITIONAL - portal.secret_fields
         if missing or undeclared:
             mistakes.append(f"{page.path}: lacks {missing or 'none'}, new {undeclared or 'none'}")

@@ -83,7 +83,7 @@ def _accounts(accounts: list["StoredAccount"], settings: Settings) -> Iterator[F
             continue
         problem = session.run(service.check(adapter))
         if problem:
-            yield Finding("account", "fail", f"{account.name}: {problem}")
+            yield Finding("account", "fail", f"{account.name}: {problem.text}")
         elif account.livemode != settings.livemode:
             mode = "test" if settings.livemode else "real"
             text = f"{account.name} takes no payments: OPENTILL_GATEWAYS is not for {mode} money"

@@ -256,7 +256,7 @@ def test(account: _Account) -> dict[str, Any]:
     if problem is not None:
         from opentill.core.errors import Invalid
 
-        raise Invalid("account", f"account must be accepted by its provider: {problem}")
+        raise Invalid("account", f"account must be accepted by its provider: {problem.text}")
     return {"id": tested_account.id, "label": tested_account.label, "accepted": True}
 
 
@@ -346,7 +346,7 @@ def _record(account: "GatewayAccount") -> dict[str, Any]:
 
 
 def _callback_url(account: "GatewayAccount", settings: "Settings") -> str:
-    return f"{settings.public_url}/gateways/{account.gateway}/{account.id}/callback"
+    return settings.public_url + account.callback_path
 
 
 def _check(adapter: "Gateway", *, unchecked: bool) -> None:
@@ -359,7 +359,7 @@ def _check(adapter: "Gateway", *, unchecked: bool) -> None:
         return
     problem = session.run(accounts.check(adapter))
     if problem is not None:
-        reason = f"credentials must be accepted by the provider: {problem}"
+        reason = f"credentials must be accepted by the provider: {problem.text}"
         raise Invalid("credentials", f"{reason}. With --unchecked, it is not asked")
 
 

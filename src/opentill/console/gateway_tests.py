@@ -106,7 +106,7 @@ async def _page(
     )
 
 
-async def _find_merchant_id(tx: Tx, text: str) -> str:
+async def find_merchant_id(tx: Tx, text: str) -> str:
     """Return the id of the merchant with this id or name. Raises NotFound unless there is one."""
     if is_id(text):
         return text
@@ -128,7 +128,7 @@ async def open_test_payment(request: PageRequest) -> Response:
 
     async def work(tx: Tx) -> str:
         entry = amounts.parse_entry("price", values["amount"], values["currency"])
-        merchant_id = await _find_merchant_id(tx, values["merchant"])
+        merchant_id = await find_merchant_id(tx, values["merchant"])
         session = await checkouts.open_gateway_test(
             tx,
             request.app.gateways,

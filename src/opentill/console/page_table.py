@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from opentill.console import (
+    account_labels,
+    account_terms,
     adjustments,
     approvals,
     audit,
@@ -16,6 +18,8 @@ from opentill.console import (
     dispute,
     disputes,
     fees,
+    gateway_account,
+    gateway_accounts,
     gateway_tests,
     gateways,
     home,
@@ -27,6 +31,7 @@ from opentill.console import (
     merchants,
     need_labels,
     needs,
+    new_gateway_account,
     new_merchant,
     payment,
     payments,
@@ -82,6 +87,10 @@ PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *audit.pages,
     *gateways.pages,
     *gateway_tests.pages,
+    *gateway_accounts.pages,
+    *new_gateway_account.pages,
+    *gateway_account.pages,
+    *account_terms.pages,
     *mails.pages,
     *queues.pages,
     *rates.pages,
@@ -92,6 +101,6 @@ PORTAL: Final = Portal(
     PAGES,
     CONSOLE_PATH,
     Path(__file__).parent / "templates",
-    (labels, merchant_labels, need_labels, payout_labels),
+    (labels, account_labels, merchant_labels, need_labels, payout_labels),
 )
 routes: Final = endpoint.routes(PORTAL, CONSOLE_PATH)

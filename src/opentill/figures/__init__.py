@@ -31,6 +31,7 @@ from opentill.figures.queries import RULES
 from opentill.figures.service import (
     behind_since,
     find_coming,
+    list_last_payments,
     read,
     sum_by_day,
     sum_by_gateway,
@@ -68,6 +69,7 @@ __all__ = [
     "count_uncounted_entries",
     "find_coming",
     "find_payout_contents",
+    "list_last_payments",
     "list_payout_items",
     "read",
     "read_rates",

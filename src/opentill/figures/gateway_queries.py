@@ -1,7 +1,7 @@
 """SQL about payments and failed attempts by gateway, method and currency (decision 0078)."""
 
 from opentill.db.query import Command, Query, Value
-from opentill.figures.model import DaySums, GatewaySums
+from opentill.figures.model import DaySums, GatewaySums, LastPayment
 
 # Rows are written in sorted order, so that workers counting different merchants cannot deadlock.
 ADD_FAILED = Command(
@@ -24,6 +24,14 @@ BETWEEN = Query(
     group by gateway, method, currency
     having sum(payments) > 0 or sum(failed) > 0
     order by gateway, method, currency
+    """,
+)
+# The newest quarter hour with a payment, by gateway.
+LAST_PAYMENTS = Query(
+    LastPayment,
+    """
+    select gateway, max(since) as since from gateway_figures
+    where since >= :since and payments > 0 group by gateway
     """,
 )
 # The sums of each day from its start in `:starts` to the next one, the last of them until `:until`.

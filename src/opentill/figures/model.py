@@ -97,6 +97,13 @@ class GatewaySums(msgspec.Struct, frozen=True):
         return Attempts(self.payments, self.failed).success_rate
 
 
+class LastPayment(msgspec.Struct, frozen=True):
+    """The start (Unix ms) of the newest quarter hour with a payment through a gateway."""
+
+    gateway: str
+    since: int
+
+
 class DaySums(msgspec.Struct, frozen=True):
     """Payments in a currency on a day, over all merchants; ``index`` is the number of the day.
 

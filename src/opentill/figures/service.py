@@ -213,6 +213,12 @@ async def sum_by_gateway(tx: Tx, since: int, until: int) -> list[GatewaySums]:
     return await gateway_queries.BETWEEN.all(tx, since=since, until=until)
 
 
+async def list_last_payments(tx: Tx, since: int) -> dict[str, int]:
+    """Return the quarter hour (Unix ms) of each gateway's newest payment since a time, if any."""
+    rows = await gateway_queries.LAST_PAYMENTS.all(tx, since=since)
+    return {row.gateway: row.since for row in rows}
+
+
 async def sum_by_day(tx: Tx, days: Sequence[Day]) -> list[DaySums]:
     """Return the payments of all merchants by day and currency.
 

@@ -66,6 +66,11 @@ class GatewayAccount(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.label} ({self.gateway})"
 
     @property
+    def callback_path(self) -> str:
+        """The path to which the gateway reports on payments; it follows the public address."""
+        return f"/gateways/{self.gateway}/{self.id}/callback"
+
+    @property
     def has_breaker(self) -> bool:
         """Whether the account is paused by itself when it fails."""
         limits = (self.break_below_percent, self.break_slower_ms)

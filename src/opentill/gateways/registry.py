@@ -38,6 +38,8 @@ class Option(msgspec.Struct, frozen=True):
     text: str
     secret: bool = True
     default: str = ""
+    optional: bool = False  # most accounts do without it, though it has no default
+    is_file: bool = False  # the content of a file, such as a key in PEM
 
 
 _METHODS: Final = "what it is used for, such as CREDIT_CARD,ALIPAY:CNY|HKD"
@@ -60,14 +62,29 @@ OPTIONS: Final = (
         secret=False, default="get",
     ),
     Option("alipay", "alipay_app_id", "the number of the application at Alipay", secret=False),
-    Option("alipay", "alipay_private_key", "the application's private key, in PEM or Base64"),
-    Option("alipay", "alipay_public_key", "Alipay's public key, unless certificates are used"),
-    Option("alipay", "alipay_app_cert", "the application's certificate, appCertPublicKey_….crt"),
-    Option("alipay", "alipay_cert", "Alipay's certificate, alipayCertPublicKey_RSA2.crt"),
-    Option("alipay", "alipay_root_cert", "Alipay's root certificates, alipayRootCert.crt"),
+    Option(
+        "alipay", "alipay_private_key", "the application's private key, in PEM or Base64",
+        is_file=True,
+    ),
+    Option(
+        "alipay", "alipay_public_key", "Alipay's public key, unless certificates are used",
+        is_file=True,
+    ),
+    Option(
+        "alipay", "alipay_app_cert", "the application's certificate, appCertPublicKey_….crt",
+        optional=True, is_file=True,
+    ),
+    Option(
+        "alipay", "alipay_cert", "Alipay's certificate, alipayCertPublicKey_RSA2.crt",
+        optional=True, is_file=True,
+    ),
+    Option(
+        "alipay", "alipay_root_cert", "Alipay's root certificates, alipayRootCert.crt",
+        optional=True, is_file=True,
+    ),
     Option(
         "alipay", "alipay_seller_id", "your Alipay account, 2088…, which receives payments;"
-        " notifications about others are refused", secret=False,
+        " notifications about others are refused", secret=False, optional=True,
     ),
     Option(
         "alipay", "alipay_products", "the products of the account: page and wap are Alipay's pages"
@@ -79,18 +96,27 @@ OPTIONS: Final = (
     ),
     Option("wechat_pay", "wechat_pay_mchid", "the number of the merchant account", secret=False),
     Option("wechat_pay", "wechat_pay_appid", "wx…, which is bound to the account", secret=False),
-    Option("wechat_pay", "wechat_pay_private_key", "apiclient_key.pem, in PEM or Base64"),
+    Option(
+        "wechat_pay", "wechat_pay_private_key", "apiclient_key.pem, in PEM or Base64",
+        is_file=True,
+    ),
     Option(
         "wechat_pay", "wechat_pay_serial", "the serial number of the merchant certificate",
         secret=False,
     ),
-    Option("wechat_pay", "wechat_pay_certificate", "apiclient_cert.pem, instead of its number"),
+    Option(
+        "wechat_pay", "wechat_pay_certificate", "apiclient_cert.pem, instead of its number",
+        optional=True, is_file=True,
+    ),
     Option("wechat_pay", "wechat_pay_api_v3_key", "the APIv3 key, 32 characters"),
     Option(
         "wechat_pay", "wechat_pay_public_key_id", "PUB_KEY_ID_…; platform certificates are used"
-        " without it", secret=False,
+        " without it", secret=False, optional=True,
     ),
-    Option("wechat_pay", "wechat_pay_public_key", "pub_key.pem, in PEM or Base64"),
+    Option(
+        "wechat_pay", "wechat_pay_public_key", "pub_key.pem, in PEM or Base64",
+        optional=True, is_file=True,
+    ),
     Option(
         "wechat_pay", "wechat_pay_products", "the products of the account: native is a QR code, h5"
         " opens WeChat on a phone", secret=False, default="native",
@@ -107,11 +133,11 @@ OPTIONS: Final = (
     ),
     Option(
         "paypal", "paypal_merchant_id", "the id of your PayPal account, which receives payments;"
-        " responses about others are not trusted", secret=False,
+        " responses about others are not trusted", secret=False, optional=True,
     ),
     Option(
         "paypal", "paypal_ca", "the authorities, in PEM, whose certificates may sign webhooks;"
-        " those for TLS without it",
+        " those for TLS without it", optional=True, is_file=True,
     ),
     Option(
         "paypal", "paypal_url", "PayPal's sandbox, for tests: https://api-m.sandbox.paypal.com",

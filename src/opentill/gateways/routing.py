@@ -4,7 +4,7 @@
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal
 
 from opentill.core.errors import ConfigurationError
@@ -56,6 +56,8 @@ class Gateways(dict[str, Gateway]):
         self.rules = RuleSet()
         self.success_rates = SuccessRates()
         self.breakers = Breakers()
+        # Loads changes of accounts and rules at once; None if nothing follows them.
+        self.load_changes: Callable[[], Awaitable[None]] | None = None
         self._next_trial: dict[str, float] = {}  # monotonic time in seconds, by broken account
         self.unreadable: dict[str, str] = {}  # why an account could not be loaded, by id
         self._previous: dict[str, tuple[Gateway, int]] = {}

@@ -11,7 +11,7 @@ from opentill.people import passkeys
 from opentill.people.logins import Proof
 from opentill.portal import login_cookies, render
 from opentill.portal.labels import PROVED_ACTION
-from opentill.portal.model import PROOF_PREFIX, Allowed, Page
+from opentill.portal.model import PROOF_PREFIX, SECRET_PREFIX, Allowed, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
@@ -65,13 +65,15 @@ async def require(
         security = await people.security_of(tx, request.login, request.now)
         options = await passkey_options(tx, request, security, request.login)
     files = await request.encoded_files()
+    kept_form = {name: text for name, text in form.items() if not name.startswith(SECRET_PREFIX)}
     text = page.proves if page is not None else ""
     facts = await page.about(request) if page is not None and page.about is not None else ()
     return render.page(
-        request, "proof.html", status, form=form | files, errors=errors, security=security,
+        request, "proof.html", status, form=kept_form | files, errors=errors, security=security,
         action=text or PROVED_ACTION[action], facts=facts, wait=wait, options=options,
         scripts=True,
         files=bool(files), lost=len(files) < len(await request.files()),
+        lost_secrets=len(kept_form) < len(form),
     )  # fmt: skip
 
 

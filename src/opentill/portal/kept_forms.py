@@ -20,6 +20,7 @@ from opentill.core.errors import (
     UnsupportedMediaType,
 )
 from opentill.portal import login_cookies, render
+from opentill.portal.model import SECRET_PREFIX
 from opentill.portal.request import PageRequest, safe_next
 from opentill.web.translations import N_
 
@@ -119,7 +120,11 @@ async def _log_in(
     elif password is not None:
         errors = {_EMAIL: N_("You are not logged in yet. Log in here, or in another tab")}
     form, secret_fields = await request.form(), request.portal.secret_fields
-    kept_fields = {name: value for name, value in form.items() if name not in secret_fields}
+    kept_fields = {
+        name: value
+        for name, value in form.items()
+        if name not in secret_fields and not name.startswith(SECRET_PREFIX)
+    }
     lost = len(kept_fields) < len(form) or bool(await request.files())
     return render.page(
         request, "kept_form.html", status, form=kept_fields, lost=lost, page=page, email=email,

@@ -265,6 +265,7 @@ PROVED_ACTION: Final[Mapping[Allowed, str]] = {
     "disputes.decide": N_("Decide a dispute"),
     "approvals.decide": N_("Approve or reject a request"),
     "people.manage": N_("Invite people or change their roles"),
+    "deployment.manage": N_("Change the accounts at gateways"),
     "rates.manage": N_("Set exchange rates"),
 }
 ROLE: Final = labels.ROLE

@@ -18,6 +18,8 @@ DASHBOARD_PATH: Final = "/dashboard/{merchant:id}"
 CONSOLE_PATH: Final = "/console"
 FACTOR_PATH: Final = "/login/factor"  # the page on which a pending login proves the second factor
 SENDER: Final = "form_person"  # the field with the id of the person to whom a form was shown
+# Begins the names of fields that no page shows again.
+SECRET_PREFIX: Final = "secret_"  # noqa: S105 - a name
 PROOF_PREFIX: Final = "proof_"  # begins the names of fields that prove the sender's identity
 # The groups of the menus: those of a merchant's dashboard and of the console (``menu.py``).
 MenuGroup = Literal[

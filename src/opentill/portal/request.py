@@ -195,7 +195,12 @@ class PageRequest:
         return (await self._read_once()).files
 
     async def _read_once(self) -> forms.Form:
-        """Read the form at the first call; later ones return or raise the same."""
+        """Read the form at the first call; later ones return or raise the same.
+
+        A request that only reads has none.
+        """
+        if self._is_read:
+            return forms.Form({}, {})
         if self._form is None:
             try:
                 self._form = await self._read()

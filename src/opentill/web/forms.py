@@ -15,7 +15,7 @@ from opentill.http.incoming import MAX_BODY, read_body
 from opentill.server.client_address import is_loopback_host
 
 _library: Final = cast("Any", multipart)
-_MAX_FIELDS: Final = 40
+_MAX_FIELDS: Final = 1000  # a schedule of 100 fees has 500; the size of a form is limited, too
 _PORTS: Final = {"http": 80, "https": 443}
 _DRAIN_LIMIT: Final = 16 * 1024 * 1024
 _FORM: Final = "application/x-www-form-urlencoded"

@@ -1,12 +1,13 @@
 """Accounts at gateways that are rows of the database, beside those of the environment."""
 
-from opentill.gateways.accounts.follower import following
+from opentill.gateways.accounts.follower import following, load_changes
 from opentill.gateways.accounts.model import (
     AccountChanges,
     AmountLimit,
     Cost,
     DayLimit,
     NewAccount,
+    Problem,
 )
 from opentill.gateways.accounts.service import (
     OVERLAP_MS,
@@ -39,6 +40,7 @@ __all__ = [
     "Cost",
     "DayLimit",
     "NewAccount",
+    "Problem",
     "add",
     "breaker_text",
     "build",
@@ -58,6 +60,7 @@ __all__ = [
     "list_broken",
     "list_names",
     "list_stored",
+    "load_changes",
     "mend",
     "pause_broken",
     "rotate",

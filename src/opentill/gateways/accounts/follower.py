@@ -56,6 +56,7 @@ class AccountFollower:
         self._settings = settings
         self._attempt_ends = tuple(attempt_ends)
         self._grace_s = grace_s
+        self._refreshing = asyncio.Lock()
         self._revisions = 0  # the sum of the accounts that were loaded
         self._rules_revision = 0
         self._retry_at = 0.0
@@ -68,6 +69,10 @@ class AccountFollower:
 
         Before the migration that creates the table, there are no accounts.
         """
+        async with self._refreshing:
+            await self._refresh()
+
+    async def _refresh(self) -> None:
         loop = asyncio.get_running_loop()
         try:
             async with self._db.connection() as tx:
@@ -195,9 +200,20 @@ async def following(
         return
     accounts = AccountFollower(db, gateways, settings, attempt_ends)
     await retry_while_away(accounts.refresh)
+    gateways.load_changes = accounts.refresh
     message = "gateway accounts cannot be loaded"
     try:
         async with poll_in_background(accounts.refresh, POLL_S, message):
             yield
     finally:
+        gateways.load_changes = None
         await accounts.close()
+
+
+async def load_changes(gateways: object) -> None:
+    """Load the changes of accounts and rules into this process at once. Raises Unavailable.
+
+    Other processes poll them.
+    """
+    if isinstance(gateways, Gateways) and gateways.load_changes is not None:
+        await gateways.load_changes()

@@ -79,6 +79,16 @@ class NewAccount(msgspec.Struct, frozen=True, kw_only=True):
         return f"NewAccount(gateway={self.gateway!r}, label={self.label!r})"
 
 
+class Problem(msgspec.Struct, frozen=True):
+    """Why a provider does not accept an account.
+
+    ``field`` is the credential that the provider's response is about, "" if it names none.
+    """
+
+    text: str
+    field: str = ""
+
+
 class NewRow(msgspec.Struct, frozen=True, kw_only=True):
     """The row of a new account."""
 

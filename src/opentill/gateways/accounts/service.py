@@ -33,6 +33,7 @@ from opentill.gateways.accounts.model import (
     LimitRow,
     NewAccount,
     NewRow,
+    Problem,
     StoredAccount,
 )
 from opentill.gateways.model import Checks, Gateway
@@ -45,7 +46,8 @@ _LONG: Final = 16
 _ITSELF: Final = "opentill"  # the actor if an account is paused for its failures
 _LONGEST_REASON: Final = 200
 _PEM: Final = "-----BEGIN "  # only credentials in this form may have several lines
-_VARIABLE: Final = re.compile(r"OPENTILL_GATEWAY_[A-Z0-9]+_([A-Z_]+)")
+_GATEWAYS: Final = "|".join(re.escape(name.upper()) for name in registry.BUILT_IN)
+_VARIABLE: Final = re.compile(rf"OPENTILL_GATEWAY_(?:{_GATEWAYS})_([A-Z0-9_]+)")
 # The statuses that each status may follow; RETIRED is for ever.
 _FROM: Final[Mapping[AccountStatus, tuple[AccountStatus, ...]]] = {
     "ACTIVE": ("PAUSED",),
@@ -113,7 +115,7 @@ def build_stored(account: StoredAccount, settings: Settings) -> Gateway:
     return _build(account.gateway, credentials, account.methods, settings)
 
 
-async def check(adapter: Gateway) -> str | None:
+async def check(adapter: Gateway) -> Problem | None:
     """Ask the provider whether it accepts an account; return the problem, None if there is none.
 
     Adapters that cannot check accept every account. The adapter is closed.
@@ -122,8 +124,12 @@ async def check(adapter: Gateway) -> str | None:
         problem = await adapter.check() if isinstance(adapter, Checks) else None
     finally:
         await adapter.close()
+    if problem is None:
+        return None
     # Adapters name the variables of the environment's account.
-    return problem and _VARIABLE.sub(lambda match: match[1].lower(), problem)
+    variable = _VARIABLE.search(problem)
+    text = _VARIABLE.sub(lambda match: match[1].lower(), problem)
+    return Problem(text, "" if variable is None else variable[1].lower())
 
 
 async def add(

@@ -1,0 +1,177 @@
+"""The page of a gateway account: state, terms, health, figures; and pause, resume and retire."""
+
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from starlette.responses import Response
+
+from opentill import figures, merchants, people, reconciliation
+from opentill.console import account_views
+from opentill.console.account_views import DAY_MS, QUARTER_MS
+from opentill.console.gateway_accounts import LAST_PAYMENT_MS, PLACE
+from opentill.console.zone import ZONE
+from opentill.core.errors import Invalid
+from opentill.db.database import Tx
+from opentill.gateways import Gateways, accounts
+from opentill.gateways.account import AccountStatus, GatewayAccount
+from opentill.gateways.accounts import service
+from opentill.orders import jobs as order_jobs
+from opentill.orders.payments import day_limits
+from opentill.portal import render
+from opentill.portal.model import Facts, Page
+from opentill.portal.request import PageRequest
+from opentill.web import charts, declines
+from opentill.web.translations import N_, NC_
+
+REASON: Final = "in the console"
+_RESPONSE_MS: Final = 15_000  # an attempt without an outcome counts as unanswered after this time
+_NEWEST: Final = 50  # the last refusal is searched among this many attempts of each merchant
+_MOST_DIFFERENCES: Final = 100  # open differences are counted up to this number
+_STATUSES: Final[dict[str, AccountStatus]] = {
+    "ACTIVE": "ACTIVE",
+    "PAUSED": "PAUSED",
+    "RETIRED": "RETIRED",
+}
+
+
+async def find_account(request: PageRequest, tx: Tx) -> GatewayAccount:
+    """Return the account in the path. Raises NotFound."""
+    return await accounts.find(tx, request.ids["account"])
+
+
+async def about_account(request: PageRequest) -> Facts:
+    """Return the account in the path, for the page that asks for a proof of identity."""
+    async with request.app.db.connection() as tx:
+        return [(NC_("table heading", "Account"), (await find_account(request, tx)).name)]
+
+
+async def show_account(request: PageRequest) -> Response:
+    """Show an account. Raises NotFound."""
+    return await show_page(request)
+
+
+async def show_page(
+    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None, wait: str = ""
+) -> Response:
+    """Show the page of the account in the path, with errors of its forms."""
+    now, localizer, gateways = request.now, request.localizer, request.app.gateways
+    until = now - now % QUARTER_MS + QUARTER_MS
+    async with request.app.db.connection() as tx:
+        account = await find_account(request, tx)
+        totals = await day_limits.list_totals(tx, [account.id], now)
+        day = await figures.sum_by_gateway(tx, until - DAY_MS, until)
+        month = await figures.sum_by_gateway(tx, until - LAST_PAYMENT_MS, until)
+        last = await figures.list_last_payments(tx, until - LAST_PAYMENT_MS)
+        unanswered = await order_jobs.count_unanswered(tx, now - _RESPONSE_MS)
+        refusals = await order_jobs.list_last_refused(tx, _NEWEST)
+        differences = await reconciliation.list_differences(
+            tx, account.id, _MOST_DIFFERENCES, resolved=False
+        )
+        owner = [] if account.merchant_id is None else [account.merchant_id]
+        names = await merchants.names(tx, owner)
+    periods: list[dict[str, Any]] = []
+    for text, sums in (
+        (N_("24 hours"), day),
+        (N_("30 days"), month),
+    ):
+        performance = account_views.performance(sums, account.id)
+        periods.append(
+            {
+                "text": text,
+                "rate": charts.percent(localizer, performance.rate).text,
+                "attempts": localizer.number(performance.attempts),
+                "volumes": account_views.volumes(localizer, sums, account.id),
+            }
+        )
+    unreadable = gateways.unreadable.get(account.id, "") if isinstance(gateways, Gateways) else ""
+    return render.page(
+        request,
+        "gateway_account.html",
+        status,
+        account=account,
+        state=account_views.state_of(account, gateways),
+        unreadable=unreadable,
+        is_loaded=account.id in gateways,
+        owner=names.get(account.merchant_id or "", account.merchant_id or ""),
+        methods=account_views.methods_text(localizer, account),
+        limits=account_views.limit_views(localizer, account, totals),
+        hints=list(msgspec.json.decode(account.credential_hints, type=dict[str, str]).items()),
+        breaker=accounts.breaker_text(account),
+        callback_url=request.app.settings.public_url + account.callback_path,
+        overlaps=account.previous_until is not None and account.previous_until > now,
+        periods=periods,
+        last_payment=last.get(account.id),
+        unanswered=next((row for row in unanswered if row.gateway == account.id), None),
+        refusal=next((row for row in refusals if row.gateway == account.id), None),
+        decline_of=declines.reason_of,
+        differences=len(differences),
+        most_differences=_MOST_DIFFERENCES,
+        manages=request.may("deployment.manage"),
+        errors=errors or {},
+        wait=wait,
+        zone=ZONE,
+    )
+
+
+async def set_status(request: PageRequest) -> Response:
+    """Pause, resume or retire an account. Idempotent."""
+    status = _STATUSES.get((await request.form()).get("status", ""))
+    if status is None:
+        return await show_page(request, 400, {"status": N_("Choose what to do")})
+    account_id, actor = request.ids["account"], people.actor_of(request.login, REASON)
+    try:
+        await request.app.db.run(
+            partial(
+                accounts.set_status,
+                account_id=account_id,
+                status=status,
+                now=request.now,
+                actor=actor,
+            )
+        )
+    except Invalid:
+        error = N_("A retired account stays retired. Add the account again")
+        return await show_page(request, 400, {"status": error})
+    await accounts.load_changes(request.app.gateways)
+    return render.see_other(request, f"{PLACE}/{account_id}?done={status}")
+
+
+async def check_account(request: PageRequest) -> Response:
+    """Ask the provider whether it accepts an account."""
+    account_id = request.ids["account"]
+    try:
+        async with request.app.db.connection() as tx:
+            stored = await accounts.find_stored(tx, account_id)
+        adapter = service.build_stored(stored, request.app.settings)
+    except Invalid as problem:
+        error = N_("The stored credentials cannot be used: {wait}")
+        return await show_page(request, 409, {"check": error}, str(problem.reason))
+    refusal = await accounts.check(adapter)
+    if refusal is not None:
+        error = N_("The check at the provider failed: {wait}")
+        return await show_page(request, 409, {"check": error}, refusal.text)
+    return render.see_other(request, f"{PLACE}/{account_id}?done=accepted")
+
+
+_PLACE: Final = f"{PLACE}/{{account:id}}"
+pages: Final = (
+    Page("GET", _PLACE, "deployment.read", show_account),
+    Page(
+        "POST",
+        f"{_PLACE}/status",
+        "deployment.manage",
+        set_status,
+        fields=("status",),
+        proves=N_("Change a gateway account"),
+        about=about_account,
+    ),
+    Page(
+        "POST",
+        f"{_PLACE}/check",
+        "deployment.manage",
+        check_account,
+        proves=N_("Check a gateway account at its provider"),
+        about=about_account,
+    ),
+)

@@ -1,0 +1,259 @@
+"""Adding a gateway account, and replacing its credentials.
+
+Pages ask for the proof of identity before the form is shown, so that no credentials have to be
+entered twice. The provider is asked whether it accepts them before they are saved.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from opentill import merchants, people
+from opentill.console import credential_fields
+from opentill.console.gateway_account import REASON, about_account, find_account
+from opentill.console.gateway_accounts import PLACE, account_choices
+from opentill.console.gateway_tests import find_merchant_id
+from opentill.core.errors import Invalid, KeyReused, NotFound
+from opentill.db.database import Tx
+from opentill.gateways import Gateway, accounts, registry
+from opentill.gateways.accounts import NewAccount
+from opentill.gateways.accounts.model import MAX_LABEL
+from opentill.portal import form_ids, identity_proof, render
+from opentill.portal.model import Page
+from opentill.portal.request import PageRequest
+from opentill.web.translations import N_
+
+_FIELDS: Final = ("label", "merchant", "mode")
+# Field of the service → field of the form, and its error text.
+_ERRORS: Final[Mapping[str, tuple[str, str]]] = {
+    "label": (
+        "label",
+        N_("Enter 1 to {wait} characters that no other account in use has"),
+    ),
+    "test": ("mode", N_("The credentials are for the other kind of money")),
+    "gateway": ("credentials", N_("This gateway cannot have accounts here")),
+}
+
+
+async def show_form(request: PageRequest) -> Response:
+    """Show the form of a gateway; without one, the list to choose from."""
+    gateway = request.query.get("gateway", "")
+    if gateway not in account_choices(request):
+        return render.see_other(request, f"{PLACE}?sheet=add")
+    return await _require_proof(request, _ADD, PLACE) or await _form(request, gateway)
+
+
+async def _require_proof(
+    request: PageRequest, page: Page[PageRequest], otherwise: str
+) -> Response | None:
+    """Return the page that asks for a proof of identity, None if there is one.
+
+    Those who may only read are led to another page.
+    """
+    if not request.may("deployment.manage"):
+        return render.see_other(request, otherwise)
+    return await identity_proof.require(request, "deployment.manage", page)
+
+
+async def _form(
+    request: PageRequest,
+    gateway: str,
+    values: Mapping[str, str] | None = None,
+    status: int = 200,
+    errors: Mapping[str, str] | None = None,
+    wait: str = "",
+    *,
+    is_refused: bool = False,
+) -> Response:
+    entered = values or {}
+    fields = credential_fields.fields_of(gateway, entered)
+    return render.page(
+        request,
+        "gateway_account_new.html",
+        status,
+        gateway=gateway,
+        fields=fields,
+        values={name: entered.get(name, "") for name in _FIELDS},
+        chooses_mode=registry.mode_of_credentials(gateway, {}) is None and gateway != "stripe",
+        is_live=request.app.settings.livemode,
+        opens_more=any(
+            field.id in (errors or {}) for field in fields if not field.is_main
+        ) or any(name in (errors or {}) for name in ("merchant",)),
+        is_refused=is_refused,
+        form_id=form_ids.new_form_id(),
+        errors=dict(errors or {}),
+        wait=wait,
+    )  # fmt: skip
+
+
+async def confirm_form(request: PageRequest) -> Response:
+    """Lead back to the form after the proof of identity."""
+    return render.see_other(request, request.url().removeprefix(request.base))
+
+
+async def add_account(request: PageRequest) -> Response:
+    """Add an account, after its provider has accepted the credentials."""
+    form = await request.form()
+    gateway = form["gateway"]
+    if gateway not in account_choices(request):
+        return render.see_other(request, f"{PLACE}?sheet=add")
+    try:
+        return await _add(request, gateway, form)
+    except NotFound:
+        error = N_("Enter the whole name or the ID of a merchant, or nothing")
+        return await _form(request, gateway, form, 400, {"merchant": error})
+    except KeyReused:
+        return await _form(request, gateway, form, 422, {"credentials": form_ids.FORM_REUSED})
+    except Invalid as problem:
+        return await _refuse(request, gateway, form, problem)
+
+
+async def _add(request: PageRequest, gateway: str, form: Mapping[str, str]) -> Response:
+    settings, actor = request.app.settings, people.actor_of(request.login, REASON)
+    new = NewAccount(
+        gateway=gateway,
+        label=form["label"].strip(),
+        credentials=credential_fields.read(gateway, form),
+        merchant_id=await _read_owner(request, form.get("merchant", "").strip()),
+        livemode={"live": True, "test": False}.get(form.get("mode", "")),
+    )
+    if (refusal := await _check(accounts.build(new, settings), form)) is not None:
+        field, error, wait = credential_fields.explain_refusal(gateway, refusal.text, refusal.field)
+        return await _form(request, gateway, form, 409, {field: error}, wait, is_refused=True)
+
+    async def work(tx: Tx) -> str:
+        return (await accounts.add(tx, settings, new, request.now, actor=actor)).id
+
+    account_id = await form_ids.run_once(request, work)
+    await accounts.load_changes(request.app.gateways)
+    return render.see_other(request, f"{PLACE}/{account_id}?done=added")
+
+
+async def _refuse(
+    request: PageRequest, gateway: str, form: Mapping[str, str], problem: Invalid
+) -> Response:
+    field, error, wait = credential_fields.explain(gateway, problem) or (
+        *_ERRORS.get(problem.field or "", ("credentials", N_("Not possible: {wait}"))),
+        str(MAX_LABEL) if problem.field == "label" else str(problem.reason),
+    )
+    return await _form(request, gateway, form, 400, {field: error}, wait)
+
+
+async def _read_owner(request: PageRequest, text: str) -> str | None:
+    """Return the id of the merchant that was entered, None for the operator. Raises NotFound."""
+    if not text:
+        return None
+    async with request.app.db.connection() as tx:
+        merchant_id = await find_merchant_id(tx, text)
+        return (await merchants.find(tx, merchant_id)).id
+
+
+async def _check(adapter: Gateway, form: Mapping[str, str]) -> accounts.Problem | None:
+    """Ask the provider whether it accepts an account, unless the form says not to."""
+    if form.get("unchecked"):
+        await adapter.close()
+        return None
+    return await accounts.check(adapter)
+
+
+async def show_credentials(request: PageRequest) -> Response:
+    """Show the form that replaces the credentials of an account. Raises NotFound."""
+    path = f"{PLACE}/{request.ids['account']}"
+    return await _require_proof(request, _REPLACE, path) or await _credentials_form(request)
+
+
+async def _credentials_form(
+    request: PageRequest,
+    values: Mapping[str, str] | None = None,
+    status: int = 200,
+    errors: Mapping[str, str] | None = None,
+    wait: str = "",
+    *,
+    is_refused: bool = False,
+) -> Response:
+    async with request.app.db.connection() as tx:
+        account = await find_account(request, tx)
+    fields = credential_fields.fields_of(account.gateway, values or {})
+    return render.page(
+        request,
+        "gateway_credentials.html",
+        status,
+        account=account,
+        fields=fields,
+        opens_more=any(field.id in (errors or {}) for field in fields if not field.is_main),
+        is_refused=is_refused,
+        errors=dict(errors or {}),
+        wait=wait,
+    )
+
+
+async def confirm_credentials_form(request: PageRequest) -> Response:
+    """Lead back to the form after the proof of identity."""
+    return render.see_other(request, f"{PLACE}/{request.ids['account']}/credentials")
+
+
+async def replace_credentials(request: PageRequest) -> Response:
+    """Replace the credentials of an account, after its provider has accepted the new ones."""
+    form, settings = await request.form(), request.app.settings
+    actor = people.actor_of(request.login, REASON)
+    async with request.app.db.connection() as tx:
+        account = await find_account(request, tx)
+    try:
+        credentials = credential_fields.read(account.gateway, form)
+        adapter = accounts.build_rotated(account, credentials, settings)
+    except Invalid as problem:
+        field, error, wait = credential_fields.explain(account.gateway, problem) or (
+            "credentials",
+            N_("Not possible: {wait}"),
+            str(problem.reason),
+        )
+        return await _credentials_form(request, form, 400, {field: error}, wait)
+    if (refusal := await _check(adapter, form)) is not None:
+        field, error, wait = credential_fields.explain_refusal(
+            account.gateway, refusal.text, refusal.field
+        )
+        return await _credentials_form(request, form, 409, {field: error}, wait, is_refused=True)
+
+    async def work(tx: Tx) -> None:
+        await accounts.rotate(tx, settings, account.id, credentials, request.now, actor=actor)
+
+    await request.app.db.run(work)
+    await accounts.load_changes(request.app.gateways)
+    return render.see_other(request, f"{PLACE}/{quote(account.id)}?done=rotated")
+
+
+_ACCOUNT: Final = f"{PLACE}/{{account:id}}"
+_ADD: Final = Page(
+    "POST",
+    f"{PLACE}/add",
+    "deployment.manage",
+    add_account,
+    fields=("gateway", *_FIELDS),
+    proves=N_("Add a gateway account"),
+)
+_REPLACE: Final = Page(
+    "POST",
+    f"{_ACCOUNT}/credentials/replace",
+    "deployment.manage",
+    replace_credentials,
+    proves=N_("Replace the credentials of a gateway account"),
+    about=about_account,
+)
+pages: Final = (
+    Page("GET", f"{PLACE}/new", "deployment.read", show_form),
+    # The page that asks for the proof before the form is shown sends it here.
+    Page("POST", f"{PLACE}/new", "deployment.manage", confirm_form, proves=_ADD.proves),
+    _ADD,
+    Page("GET", f"{_ACCOUNT}/credentials", "deployment.read", show_credentials),
+    Page(
+        "POST",
+        f"{_ACCOUNT}/credentials",
+        "deployment.manage",
+        confirm_credentials_form,
+        proves=_REPLACE.proves,
+        about=about_account,
+    ),
+    _REPLACE,
+)

@@ -1,0 +1,228 @@
+"""Adding a gateway account in the console, and replacing its credentials."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from console.console_pages import hidden_fields, visible_text
+from console.gateway_account_pages import ACCOUNTS, SECRET, AccountsSite, running_site
+from opentill.console.account_labels import CREDENTIAL, GATEWAY_TITLE
+from opentill.gateways import accounts, registry
+from opentill.gateways.accounts import service
+from opentill.sandbox.alipay import keys
+from support.alipay_shop import AlipayShop
+from support.people import PASSWORD
+
+LATER_MS: Final = 11 * 60_000
+
+
+@pytest.fixture(scope="module")
+def site(
+    postgres_url: str,
+    template: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    pooler_url: Callable[[str], str],
+) -> Iterator[AccountsSite]:
+    """The server and bank of this module."""
+    directory = tmp_path_factory.mktemp("accounts")
+    with running_site(postgres_url, template, directory, pooler_url) as running:
+        yield running
+
+
+@pytest.fixture
+def late_site(site: AccountsSite) -> Iterator[AccountsSite]:
+    """The site eleven minutes later, when the login proves nothing any more."""
+    clock = site.server.app.clock
+    site.server.app.clock = lambda: clock() + LATER_MS
+    yield site
+    site.server.app.clock = clock
+
+
+def alipay_form(bank: AlipayShop, label: str, **changes: str) -> dict[str, str]:
+    """Return the form that adds an account at the bank with Alipay's dialect."""
+    return {
+        "gateway": "alipay",
+        "label": label,
+        "mode": "test",
+        "credential_app_id": keys.APP_ID,
+        "secret_private_key": bank.file("app_private_key.pem"),
+        "secret_public_key": bank.file("alipay_public_key.pem"),
+        "credential_url": bank.url,
+    } | changes
+
+
+def count_accounts(site: AccountsSite) -> int:
+    return len(site.server.tx(accounts.list_accounts))
+
+
+def test_every_credential_of_a_gateway_has_a_name_on_the_page() -> None:
+    names = {
+        option.name
+        for gateway in registry.account_gateways()
+        for option in registry.credential_options(gateway) or ()
+    }
+    assert names == set(CREDENTIAL)
+    assert set(registry.account_gateways()) == set(GATEWAY_TITLE)
+
+
+def test_an_account_is_added_once_with_encrypted_credentials(site: AccountsSite) -> None:
+    page = site.admin.get(f"{ACCOUNTS}/new?gateway=sandbox")
+    form = site.form("New bank", form_id=hidden_fields(page.text)["form_id"])
+    results = [site.admin.post(f"{ACCOUNTS}/add", form) for _ in range(2)]  # a double click
+    (path,) = {result.headers["location"] for result in results}
+    account = site.find(re.findall(r"gat_\w+", path)[0])
+    assert (account.label, account.livemode, account.merchant_id) == ("New bank", False, None)
+    assert account.id in site.server.app.gateways  # payments can go there at once
+    stored = site.server.tx(lambda tx: accounts.find_stored(tx, account.id))
+    assert service.decrypt(site.server.settings, account.id, stored.credentials) == (
+        site.bank.credentials
+    )
+    assert site.audit(account.id) == [("gateways add", site.admin.audit_name)]
+    shown = site.admin.get(path).text
+    assert (SECRET in shown, "…bank" in shown, site.bank.url in shown) == (False, True, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "status"),
+    [
+        ({"label": ""}, "label", 400),
+        ({"label": "x" * 61}, "label", 400),
+        ({"secret_secret": ""}, "secret_secret", 400),
+        ({"credential_url": ""}, "credential_url", 400),
+        ({"merchant": "Nobody"}, "merchant", 400),
+        ({"mode": "live"}, "mode", 400),
+        ({"secret_secret": "w" * 32}, "credentials", 409),
+    ],
+)
+def test_an_account_is_refused_at_its_field_and_secrets_are_not_shown_again(
+    site: AccountsSite, changes: dict[str, str], field: str, status: int
+) -> None:
+    before = count_accounts(site)
+    form = site.form("Refused") | changes
+    refusal = site.admin.post(f"{ACCOUNTS}/add", form)
+    assert refusal.status_code == status
+    assert f'id="{field}-error"' in refusal.text or f'href="#{field}"' in refusal.text
+    assert f'value="{form["label"]}"' in refusal.text
+    assert SECRET not in refusal.text
+    assert "w" * 32 not in refusal.text
+    assert count_accounts(site) == before
+
+
+def test_a_provider_that_cannot_be_asked_may_be_left_out(site: AccountsSite) -> None:
+    form = site.form("Unasked", secret_secret="w" * 32)
+    assert 'name="unchecked"' in site.admin.post(f"{ACCOUNTS}/add", form).text
+    assert site.admin.post(f"{ACCOUNTS}/add", form | {"unchecked": "1"}).status_code == 303
+
+
+def test_a_merchant_may_own_an_account(site: AccountsSite) -> None:
+    shop = site.server.create_shop()
+    form = site.form("Owned", merchant=shop.id)
+    path = site.admin.post(f"{ACCOUNTS}/add", form).headers["location"]
+    assert site.find(re.findall(r"gat_\w+", path)[0]).merchant_id == shop.id
+
+
+def test_alipay_says_which_credential_it_refuses(
+    site: AccountsSite, alipay_shop: AlipayShop
+) -> None:
+    other_key = rsa.generate_private_key(65537, 2048).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    form = alipay_form(alipay_shop, "Wrong key", secret_private_key=other_key.decode())
+    refusal = site.admin.post(f"{ACCOUNTS}/add", form)
+    assert refusal.status_code == 409
+    (error,) = re.findall(
+        r'<p class="error" id="secret_private_key-error">(.*?)</p>', refusal.text, re.DOTALL
+    )
+    assert "isv.invalid-signature" in error
+    assert "PRIVATE KEY" not in refusal.text
+    for name, text, reason in (
+        ("credential_app_id", "x", "must be the number of the application"),
+        ("secret_private_key", "nothing", "is not acceptable"),
+        ("secret_public_key", "", "must be set"),
+        ("credential_seller_id", "2088", "must be the number of an account"),
+    ):
+        refusal = site.admin.post(f"{ACCOUNTS}/add", alipay_form(alipay_shop, "X", **{name: text}))
+        assert refusal.status_code == 400, name
+        (error,) = re.findall(
+            rf'<p class="error" id="{name}-error">(.*?)</p>', refusal.text, re.DOTALL
+        )
+        assert reason in error
+
+
+def test_a_key_is_accepted_as_files_and_terminals_wrap_it(
+    site: AccountsSite, alipay_shop: AlipayShop
+) -> None:
+    private_key = alipay_shop.file("app_private_key.pem")
+    base64 = "".join(line for line in private_key.splitlines() if not line.startswith("-----"))
+    wrapped = "\r\n".join(base64[start : start + 60] for start in range(0, len(base64), 60))
+    crlf = alipay_shop.file("alipay_public_key.pem").replace("\n", "\r\n")
+    form = alipay_form(alipay_shop, "Wrapped", secret_private_key=wrapped, secret_public_key=crlf)
+    assert site.admin.post(f"{ACCOUNTS}/add", form).status_code == 303
+
+
+def test_the_proof_of_identity_comes_before_the_credentials(late_site: AccountsSite) -> None:
+    path = f"{ACCOUNTS}/new?gateway=sandbox"
+    page = late_site.admin.get(path)
+    assert "Confirm that it is you" in page.text
+    assert 'name="label"' not in page.text
+    confirmed = late_site.admin.post(path, {"proof_password": PASSWORD})
+    assert confirmed.headers["location"] == path
+    assert 'name="label"' in late_site.admin.get(path).text
+    assert late_site.admin.post(f"{ACCOUNTS}/add", late_site.form("Proved")).status_code == 303
+
+
+def test_the_page_that_asks_for_the_proof_does_not_have_the_credentials(
+    late_site: AccountsSite,
+) -> None:
+    late_site.server.app.clock = lambda clock=late_site.server.app.clock: clock() + LATER_MS
+    proof_page = late_site.admin.post(f"{ACCOUNTS}/add", late_site.form("Late"))
+    assert "Confirm that it is you" in proof_page.text
+    assert SECRET not in proof_page.text
+    assert "You will be asked for them again" in visible_text(proof_page.text)
+    kept_fields = hidden_fields(proof_page.text)
+    assert (kept_fields["label"], kept_fields["credential_url"]) == ("Late", late_site.bank.url)
+    form = {**kept_fields, "proof_password": PASSWORD}
+    refusal = late_site.admin.post(f"{ACCOUNTS}/add", form)
+    assert (refusal.status_code, 'id="secret_secret-error"' in refusal.text) == (400, True)
+
+
+def test_a_form_whose_login_has_ended_does_not_keep_the_credentials(site: AccountsSite) -> None:
+    form = site.form("Logged out", form_person=site.admin.person_id)
+    admin = site.staff("admin")
+    admin.http.cookies.clear()
+    proof_page = admin.post(f"{ACCOUNTS}/add", form)
+    assert "Please log in again" in proof_page.text
+    assert SECRET not in proof_page.text
+    assert hidden_fields(proof_page.text)["label"] == "Logged out"
+
+
+def test_credentials_are_replaced_after_the_provider_has_accepted_them(site: AccountsSite) -> None:
+    account = site.add("Replaced")
+    path = f"{ACCOUNTS}/{account.id}/credentials"
+    page = site.admin.get(path)
+    assert (page.status_code, SECRET in page.text) == (200, False)
+    form = {"credential_url": site.bank.url, "secret_secret": "w" * 32}
+    refusal = site.admin.post(f"{path}/replace", form)
+    assert (refusal.status_code, "w" * 32 in refusal.text) == (409, False)
+    missing = site.admin.post(f"{path}/replace", {"secret_secret": SECRET})
+    assert (missing.status_code, 'id="credential_url-error"' in missing.text) == (400, True)
+    assert site.find(account.id) == account
+    replaced = site.admin.post(f"{path}/replace", form | {"secret_secret": SECRET})
+    assert replaced.headers["location"] == f"{ACCOUNTS}/{account.id}?done=rotated"
+    assert site.find(account.id).previous_until is not None
+    assert site.audit(account.id)[-1] == ("gateways rotate", site.admin.audit_name)
+    text = visible_text(site.admin.get(replaced.headers["location"]).text)
+    assert "The credentials before verify callbacks until" in text
+
+
+def test_a_gateway_that_cannot_have_accounts_leads_to_the_choice(site: AccountsSite) -> None:
+    for gateway in ("manual", "nope", ""):
+        page = site.admin.get(f"{ACCOUNTS}/new?gateway={gateway}")
+        assert page.headers["location"] == f"{ACCOUNTS}?sheet=add"
+    refused = site.admin.post(f"{ACCOUNTS}/add", site.form("X", gateway="manual"))
+    assert refused.headers["location"] == f"{ACCOUNTS}?sheet=add"
+    assert f'href="{ACCOUNTS}/new?gateway=alipay"' in site.admin.get(ACCOUNTS).text
