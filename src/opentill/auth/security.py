@@ -9,6 +9,7 @@ from opentill import people
 from opentill.core.errors import Invalid, TooManyRequests
 from opentill.people import passkeys, second_factor, totp
 from opentill.portal import login_cookies, mail_language, menu, render
+from opentill.portal.identity_proof import wrong_credentials
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
 from opentill.web import responses
@@ -79,7 +80,9 @@ async def change_password(request: PageRequest) -> Response:
         )
         return await _security(request, 400, {"password": error})
     except people.WrongCredentials:
-        return await _security(request, 403, {"current": N_("The password or the code is wrong")})
+        async with request.app.db.connection() as tx:
+            security = await people.security_of(tx, request.login, request.now)
+        return await _security(request, 403, {"current": wrong_credentials(security)})
     except TooManyRequests as problem:
         wait = request.localizer.duration(problem.retry_after_s * 1000)
         return await _security(

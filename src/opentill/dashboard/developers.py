@@ -31,15 +31,27 @@ async def show(request: PageRequest) -> Response:
             endpoint_id = stored_endpoints[0].id if endpoints else ""
             tested = bool(await webhooks.find_activity(tx, merchant_id))
         sessions = bool(await orders.list_newest(tx, merchant_id, 1))
+    api_url = f"{request.app.settings.public_url}/v1"
     return render.page(
         request,
         "developers.html",
-        api_url=f"{request.app.settings.public_url}/v1",
+        api_url=api_url,
+        example=_example(api_url),
         keys=keys,
         sessions=sessions,
         endpoints=endpoints,
         endpoint_id=endpoint_id,
         tested=tested,
+    )
+
+
+def _example(api_url: str) -> str:
+    """Return a command for a shell that creates a checkout session."""
+    body = '{"item": {"name": "Tea, 100 g", "price": "9.99", "currency": "USD"}}'
+    return (
+        f"curl {api_url}/checkouts \\\n"
+        "  -H 'x-api-key: YOUR_KEY' -H 'content-type: application/json' \\\n"
+        f"  -d '{body}'"
     )
 
 

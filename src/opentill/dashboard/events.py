@@ -88,9 +88,11 @@ async def show(request: PageRequest) -> Response:
         query = LogQuery(within=days.range, before=lists.before(request), size=lists.SIZE)
         page = await webhooks.list_events(tx, merchant.id, type_, query)
         rows = await _build_rows(tx, request, page.items)
+        endpoints = await webhooks.search(tx, merchant.id)
     return render.page(
         request,
         "events.html",
+        endpoints=endpoints,
         errors=days.errors,
         zone=zone,
         days=days,

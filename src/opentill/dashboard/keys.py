@@ -36,7 +36,7 @@ def _read_state(key: Key, now: int) -> State:
 
 
 async def show(request: PageRequest) -> Response:
-    """List the keys, newest first."""
+    """List the keys: the active ones first, newest first."""
     return await _render_list(request)
 
 
@@ -53,6 +53,8 @@ async def _render_list(
         merchant = await merchants.find(tx, request.merchant_id)
         keys = await merchants.keys(tx, request.merchant_id)
     rows = [(key, _read_state(key, request.now)) for key in reversed(keys)]
+    rows.sort(key=lambda row: row[1] != "valid")  # stable
+    has_ended = bool(rows) and rows[-1][1] != "valid"
     chosen = lists.choice(request, "state", _STATES)
     rows = [row for row in rows if chosen in {None, row[1]}]
     role = request.access.role
@@ -68,6 +70,7 @@ async def _render_list(
         keys=rows[start : start + pager.size],
         pager=pager,
         chosen=chosen,
+        has_ended=has_ended,
         entries=entries or {},
         scope_field=_SCOPE,
         grants=_group_scopes(key_scopes.grantable_scopes(role)) if role else [],

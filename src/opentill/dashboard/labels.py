@@ -140,15 +140,12 @@ DISPUTE_STATUS: Final = {
     "RECOVERED": N_("Recovered"),
 }
 ENDPOINT_RESULT: Final = {
-    "added": N_(
-        "The endpoint was added. “Show the secret” below shows its signing secret, after you enter "
-        "your password."
-    ),
+    "added": N_("The endpoint was added. “Show secret” below shows its signing secret."),
     "changed": N_("The endpoint was saved."),
     "enabled": N_("The endpoint is enabled. What was pending is sent now."),
     "disabled": N_("The endpoint is disabled."),
     "rotated": N_(
-        "There is a new secret. The old one is still used to sign as well, for 24 hours."
+        "The secret was replaced. The old one is still used to sign as well, for 24 hours."
     ),
     "resent": N_("It is sent again now."),
     "removed": N_("The endpoint was removed."),

@@ -49,33 +49,26 @@ _DIGITS: Final = 18  # a number with this many digits fits into a bigint
 
 async def show(request: PageRequest) -> Response:
     """Show an endpoint with its deliveries, newest first."""
-    zone, endpoint = await _find_endpoint(request)
+    return await _render_endpoint(request, done=lists.choice(request, "done", _DONE))
+
+
+async def _list_deliveries(request: PageRequest, tx: Tx, endpoint: Endpoint) -> dict[str, Any]:
+    """Return the values of the list of deliveries and of its filters."""
+    zone = ZoneInfo((await merchants.find(tx, request.merchant_id)).time_zone)
     days = lists.days(request, zone)
     status = lists.choice(request, "status", DELIVERY_STATUSES)
     query = LogQuery(within=days.range, before=lists.before(request))
-    async with request.app.db.connection() as tx:
-        deliveries = None
-        if request.access.may("events.read"):
-            deliveries = await webhooks.list_deliveries(tx, endpoint, status, query)
-        test = await _find_test(request, tx, endpoint)
-    is_pending = (
-        test is not None
-        and not test.attempts
-        and request.now < test.delivery.created_at + _REFRESHED_MS
-    )
-    return await _render_endpoint(
-        request,
-        errors=days.errors,
-        deliveries=deliveries,
-        days=days,
-        status_filter=status,
-        statuses=[
-            (name, request.localizer.gettext(DELIVERY_STATUS[name])) for name in DELIVERY_STATUSES
-        ],
-        test=test,
-        done=lists.choice(request, "done", _DONE),
-        refresh={"after_s": _REFRESH_S, "address": request.url()} if is_pending else None,
-    )
+    deliveries = None
+    if request.access.may("events.read"):
+        deliveries = await webhooks.list_deliveries(tx, endpoint, status, query)
+    names = [(name, request.localizer.gettext(DELIVERY_STATUS[name])) for name in DELIVERY_STATUSES]
+    return {
+        "zone": zone,
+        "deliveries": deliveries,
+        "days": days,
+        "status_filter": status,
+        "statuses": names,
+    }
 
 
 async def _find_test(request: PageRequest, tx: Tx, endpoint: Endpoint) -> DeliveryDetails | None:
@@ -87,46 +80,44 @@ async def _find_test(request: PageRequest, tx: Tx, endpoint: Endpoint) -> Delive
     return details if details is not None and details.delivery.type == webhooks.TEST else None
 
 
-async def _find_endpoint(request: PageRequest) -> tuple[ZoneInfo, Endpoint]:
-    """Return the merchant's zone and the endpoint in the path. Raises NotFound."""
-    async with request.app.db.connection() as tx:
-        merchant = await merchants.find(tx, request.merchant_id)
-        endpoint = await webhooks.find(tx, request.merchant_id, request.ids["endpoint"])
-    return ZoneInfo(merchant.time_zone), endpoint
-
-
 async def _render_endpoint(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
     **values: object,
 ) -> Response:
-    """Show the page, with an error of a form or with the deliveries."""
-    zone, endpoint = await _find_endpoint(request)
+    """Show the page with its deliveries, and with an error or the result of a form."""
     async with request.app.db.connection() as tx:
+        endpoint = await webhooks.find(tx, request.merchant_id, request.ids["endpoint"])
         activity = await webhooks.find_activity(tx, request.merchant_id)
+        listed = await _list_deliveries(request, tx, endpoint)
+        test = await _find_test(request, tx, endpoint)
+    is_pending = (
+        test is not None
+        and not test.attempts
+        and request.now < test.delivery.created_at + _REFRESHED_MS
+    )
     defaults: dict[str, Any] = {
         "form": msgspec.structs.asdict(endpoint),
         "seen_at": endpoint.updated_at,
         "confirm": "",
-        "deliveries": None,
-        "test": None,
         "done": None,
         "secret": "",
     }
-    page_values: dict[str, Any] = {**defaults, **values}
+    page_values: dict[str, Any] = {**defaults, **listed, **values}
     return render.page(
         request,
         "webhook.html",
         status,
-        errors=errors or {},
+        errors=page_values["days"].errors | (errors or {}),
         endpoint=endpoint,
         activity=activity.get(endpoint.id),
         host=_host(endpoint),
-        zone=zone,
         types=TYPES,
         why_disabled=WHY_DISABLED,
         form_id=form_ids.new_form_id,
+        test=test,
+        refresh={"after_s": _REFRESH_S, "address": request.url()} if is_pending else None,
         **page_values,
     )
 
@@ -144,8 +135,11 @@ async def change(request: PageRequest) -> Response:
     """Change an endpoint, unless somebody else has changed it since the form was shown."""
     form = await request.form()
     entries, shown_time = read_entries(form), form.get("seen_at", "")
-    if errors := check_selection(form, entries):
-        return await _render_endpoint(request, 400, errors, form=entries, seen_at=shown_time)
+    if problems := check_selection(request, form, entries):
+        errors, requirement = problems
+        return await _render_endpoint(
+            request, 400, errors, form=entries, seen_at=shown_time, wait=requirement
+        )
     is_time = shown_time.isascii() and shown_time.isdecimal() and len(shown_time) <= _DIGITS
     try:
         seen_at = int(shown_time) if is_time else 0
@@ -213,6 +207,23 @@ async def remove(request: PageRequest) -> Response:
 
 async def reveal(request: PageRequest) -> Response:
     """Show the secret. The permission of this page asks for a proof of identity."""
+    return await _show_secret(request)
+
+
+async def rotate(request: PageRequest) -> Response:
+    """Replace the endpoint's secret, and show the new one."""
+    actor, key = people.actor_of(request.login, REASON), request.app.settings.secret_key
+
+    async def work(tx: Tx) -> str:
+        ids = (request.merchant_id, request.ids["endpoint"])
+        endpoint, _ = await webhooks.rotate_secret(tx, *ids, key, request.now, actor=actor)
+        return endpoint.id
+
+    await form_ids.run_once(request, work)
+    return await _show_secret(request, done="rotated")
+
+
+async def _show_secret(request: PageRequest, done: str | None = None) -> Response:
     actor, key = people.actor_of(request.login, REASON), request.app.settings.secret_key
     ids = (request.merchant_id, request.ids["endpoint"])
     try:
@@ -223,20 +234,7 @@ async def reveal(request: PageRequest) -> Response:
         return await _render_endpoint(
             request, 409, {"secret": N_("The secret cannot be read any more: make a new one")}
         )
-    return await _render_endpoint(request, secret=secret)
-
-
-async def rotate(request: PageRequest) -> Response:
-    """Replace the endpoint's secret."""
-    actor, key = people.actor_of(request.login, REASON), request.app.settings.secret_key
-
-    async def work(tx: Tx) -> str:
-        ids = (request.merchant_id, request.ids["endpoint"])
-        endpoint, _ = await webhooks.rotate_secret(tx, *ids, key, request.now, actor=actor)
-        return endpoint.id
-
-    await form_ids.run_once(request, work)
-    return _redirect(request, done="rotated")
+    return await _render_endpoint(request, secret=secret, done=done)
 
 
 async def send_test(request: PageRequest) -> Response:

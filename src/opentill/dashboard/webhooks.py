@@ -41,11 +41,21 @@ def read_entries(form: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def check_selection(form: Mapping[str, str], entries: Mapping[str, Any]) -> dict[str, str]:
-    """Return the error of a form that selects events but none of them, {} if it is valid."""
-    if form["events"] != "all" and not entries["types"]:
-        return {"types": N_("Select at least one event, or all events")}
-    return {}
+def check_selection(
+    request: PageRequest, form: Mapping[str, str], entries: Mapping[str, Any]
+) -> tuple[dict[str, str], str] | None:
+    """Return the errors of a form that selects events but none of them, None if it selects some.
+
+    The URL is checked as well, so that the form shows all its errors at once.
+    """
+    if form["events"] == "all" or entries["types"]:
+        return None
+    errors, requirement = dict[str, str](), ""
+    try:
+        UrlCheck(request.app.outgoing.check)(entries["url"])
+    except Invalid as problem:
+        errors, requirement = field_error(problem)
+    return errors | {"types": N_("Select at least one event, or all events")}, requirement
 
 
 def field_error(problem: Invalid) -> tuple[dict[str, str], str]:
@@ -97,8 +107,11 @@ async def add(request: PageRequest) -> Response:
     form = await request.form()
     app, entries = request.app, read_entries(form)
     form_id = form.get(form_ids.FIELD, "")
-    if errors := check_selection(form, entries):
-        return await _render_endpoints(request, 400, errors, form=entries, form_id=form_id)
+    if problems := check_selection(request, form, entries):
+        errors, requirement = problems
+        return await _render_endpoints(
+            request, 400, errors, form=entries, form_id=form_id, wait=requirement
+        )
     actor = people.actor_of(request.login, REASON)
 
     async def work(tx: Tx) -> str:

@@ -1,5 +1,6 @@
 """Step-up: asking a person to prove their identity again before a dangerous form is accepted."""
 
+from http import HTTPStatus
 from typing import Final
 
 from starlette.responses import Response
@@ -54,7 +55,7 @@ async def require(
                 request.now,
             )
         except people.WrongCredentials:
-            errors, status = {_PASSWORD: N_("The password or the code is wrong")}, 403
+            status = 403
         except TooManyRequests as problem:
             errors = {_PASSWORD: N_("There were too many attempts. Try again in {wait}")}
             wait, status = request.localizer.duration(problem.retry_after_s * 1000), 429
@@ -64,6 +65,8 @@ async def require(
     async with request.app.db.connection() as tx:
         security = await people.security_of(tx, request.login, request.now)
         options = await passkey_options(tx, request, security, request.login)
+    if status == HTTPStatus.FORBIDDEN and credential is None:
+        errors = {_PASSWORD: wrong_credentials(security)}
     files = await request.encoded_files()
     kept_form = {name: text for name, text in form.items() if not name.startswith(SECRET_PREFIX)}
     text = page.proves if page is not None else ""
@@ -75,6 +78,13 @@ async def require(
         files=bool(files), lost=len(files) < len(await request.files()),
         lost_secrets=len(kept_form) < len(form),
     )  # fmt: skip
+
+
+def wrong_credentials(security: people.Security) -> str:
+    """Return the error of a form that asks for the password, and for a code with a factor."""
+    if security.has_factor:
+        return N_("The password or the code is wrong")
+    return N_("The password is wrong")
 
 
 async def passkey_options(

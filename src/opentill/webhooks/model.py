@@ -55,7 +55,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndpointActivity(msgspec.Struct, frozen=True):
-    """Summary of an endpoint's newest deliveries: count, failures and time of the last one."""
+    """Summary of an endpoint's newest deliveries: count, failures and time of the last one.
+
+    Test events count for the time only.
+    """
 
     endpoint_id: str
     deliveries: int

@@ -170,16 +170,17 @@ ACTIVITY = Query(
     """
     select w.id as endpoint_id, d.deliveries, d.failed, d.last_at
     from webhook_endpoints w cross join lateral (
-        select count(*) as deliveries, max(created_at) as last_at,
-            count(*) filter (where status = 'FAILED' or (status = 'PENDING' and attempts > 0))
-                as failed
+        select count(*) filter (where type <> 'webhook.test') as deliveries,
+            max(created_at) as last_at,
+            count(*) filter (where type <> 'webhook.test'
+                and (status = 'FAILED' or (status = 'PENDING' and attempts > 0))) as failed
         from (
-            select status, attempts, created_at from webhook_deliveries
+            select status, attempts, created_at, type from webhook_deliveries
             where merchant_id = w.merchant_id and endpoint_id = w.id
             order by event_id desc limit :newest
         ) newest
     ) d
-    where w.merchant_id = :merchant_id and w.status <> 'DELETED' and d.deliveries > 0
+    where w.merchant_id = :merchant_id and w.status <> 'DELETED' and d.last_at is not null
     """,
 )
 COUNT_DELIVERIES = Value(int, f"select count(*) {_LISTED}")
