@@ -1,7 +1,15 @@
 """The dispute rate on the pages of merchants and of staff, and on the command line."""
 
+from datetime import date
+
+import msgspec
+import pytest
+
 from dashboard.pages import text_of
-from opentill.figures import jobs
+from opentill.figures import DisputeRate, jobs
+from opentill.figures.dispute_rates import limits_of
+from opentill.portal import dispute_rates
+from opentill.web.language import Localizer
 from support.api_server import Shop
 from support.people import create_person
 
@@ -23,7 +31,7 @@ def test_the_rate_is_shown_by_month_and_card_brand(shop: Shop) -> None:
     for text in (
         "All payments 4 1 0 0 25.00% 25.00%",
         "Visa 4 1 0 0 25.00%",
-        "Visa: 1.50%, from 1,500 disputes a month Within the limit",
+        "1.50% from 1,500 disputes a month Above 1.50%, but below 1,500 disputes",
     ):
         assert text in page, page
     assert "Disputes 1 Won 0 Lost 0 Dispute rate 25.00%" in text_of(ada.get(path))
@@ -34,3 +42,53 @@ def test_the_rate_is_shown_by_month_and_card_brand(shop: Shop) -> None:
     wrong = text_of(agent.get("/console/disputes/rate", params={"merchant": "mer_0"}))
     assert "No merchant has this ID or name" in wrong
     assert "There were no payments or disputes" not in wrong
+
+
+def _rate(opened: int, payments: int, brand: str | None = "visa") -> DisputeRate:
+    return DisputeRate(
+        month=date(2026, 11, 1),
+        method="CREDIT_CARD",
+        brand=brand,
+        payments=payments,
+        opened=opened,
+        won=0,
+        lost=0,
+        volumes=(),
+        limits=limits_of(brand, date(2026, 11, 1)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("rate", "verdict"),
+    [
+        (_rate(1, 100), ("Within the limit", "paid")),
+        (_rate(0, 0), ("Within the limit", "paid")),
+        (_rate(3, 200), ("Above 1.50%, but below 1,500 disputes", "disputed")),
+        (_rate(1500, 200_000), ("Within the limit", "paid")),
+        (_rate(1500, 100_000), ("Over the Visa limit", "failed")),
+        (_rate(4, 100, "mastercard"), ("Above 1.50%, but below 100 disputes", "disputed")),
+        (_rate(100, 1000, "mastercard"), ("Over the Mastercard ECM limit", "failed")),
+        (_rate(300, 1000, "mastercard"), ("Over the Mastercard HECM limit", "failed")),
+        (_rate(9, 10, "jcb"), ("", "paid")),
+    ],
+)
+def test_the_verdict_agrees_with_rate_and_number(
+    rate: DisputeRate, verdict: tuple[str, str]
+) -> None:
+    (row,) = dispute_rates.rows_of_month(Localizer("merchant", "en"), [rate])
+    assert (row.verdict, row.tone) == verdict
+
+
+def test_methods_without_disputes_share_a_row() -> None:
+    quiet = [
+        msgspec.structs.replace(_rate(0, payments, ""), method=method)
+        for method, payments in (("ALIPAY", 4), ("PAYNOW", 3))
+    ]
+    localizer = Localizer("merchant", "en")
+    rows = list(dispute_rates.rows_of_month(localizer, [_rate(1, 50), *quiet]))
+    assert [(row.name, row.cells["payments"]) for row in rows] == [
+        ("Visa", "50"),
+        ("Alipay, PayNow", "7"),
+    ]
+    rows = list(dispute_rates.rows_of_month(localizer, quiet[:1]))
+    assert [row.name for row in rows] == ["Alipay"]

@@ -95,6 +95,17 @@ class DisputeRate(msgspec.Struct, frozen=True, kw_only=True):
         ]
         return reached[-1] if reached else None
 
+    @property
+    def rate_exceeded(self) -> Limit | None:
+        """The lowest limit whose rate is reached, but not its number of disputes; None if none is.
+
+        None also if another limit is reached.
+        """
+        rate = self.rate
+        if rate is None or self.exceeded is not None:
+            return None
+        return next((limit for limit in self.limits if rate >= limit.rate), None)
+
 
 def _share(part: int, whole: int) -> Decimal | None:
     return None if not whole else Decimal(part) / Decimal(whole)

@@ -1,8 +1,10 @@
 """The dispute rates of months as texts, for the pages of merchants and of staff."""
 
+from collections.abc import Iterator, Sequence
 from datetime import UTC
 from decimal import Decimal
-from typing import Final
+from itertools import groupby
+from typing import Final, Literal
 
 import msgspec
 
@@ -17,20 +19,22 @@ from opentill.web.translations import N_
 
 MONTHS: Final = 6  # months of a page, including this one
 _NONE: Final = "–"
+_FEWEST_TOGETHER: Final = 2  # this many methods without disputes share a row
 _SINGLE: Final = frozenset({"VAMP"})  # programs that are the only one of their brand
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the table: all payments of a month, or those by one method and card brand.
 
-    ``exceeded`` is the name of the program whose limit is reached, "" if none is.
+    ``verdict`` compares the rate with the limit of the card scheme, "" if there is no limit.
     """
 
     month: str
     is_total: bool  # all payments of the month
     name: str
     cells: dict[str, str]  # by the names of ``RATE_COLUMN``; "limit" is "" if there is none
-    exceeded: str
+    verdict: str
+    tone: Literal["failed", "disputed", "paid"] = "paid"  # the color of the verdict's badge
 
 
 async def read(
@@ -41,15 +45,38 @@ async def read(
     rates = await figures.read_rates(
         db, merchant_id, add_months(this_month, 1 - months), this_month
     )
-    return [_row(localizer, rate) for rate in rates]
+    return [
+        row
+        for _, of_month in groupby(rates, key=lambda rate: rate.month)
+        for row in rows_of_month(localizer, list(of_month))
+    ]
 
 
-def _row(localizer: Localizer, rate: DisputeRate) -> Row:
-    exceeded = rate.exceeded
+def rows_of_month(localizer: Localizer, rates: Sequence[DisputeRate]) -> Iterator[Row]:
+    """Yield the rows of a month; methods and brands without disputes share the last row."""
+    quiet = [rate for rate in rates if rate.method is not None and not _has_disputes(rate)]
+    if len(quiet) < _FEWEST_TOGETHER:
+        quiet = []
+    for rate in rates:
+        if rate not in quiet:
+            yield _row(localizer, rate, _name(localizer, rate))
+    if quiet:
+        together = msgspec.structs.replace(
+            quiet[0], payments=sum(rate.payments for rate in quiet), limits=()
+        )
+        yield _row(localizer, together, ", ".join(_name(localizer, rate) for rate in quiet))
+
+
+def _has_disputes(rate: DisputeRate) -> bool:
+    return bool(rate.opened or rate.won or rate.lost)
+
+
+def _row(localizer: Localizer, rate: DisputeRate, name: str) -> Row:
+    verdict, tone = _verdict(localizer, rate)
     return Row(
         month=localizer.month(rate.month),
         is_total=rate.method is None,
-        name=_name(localizer, rate),
+        name=name,
         cells={
             "payments": localizer.number(rate.payments),
             "opened": localizer.number(rate.opened),
@@ -59,8 +86,29 @@ def _row(localizer: Localizer, rate: DisputeRate) -> Row:
             "volume": _volume(localizer, rate),
             "limit": _limits(localizer, rate),
         },
-        exceeded="" if exceeded is None else _program(exceeded),
+        verdict=verdict,
+        tone=tone,
     )
+
+
+def _verdict(
+    localizer: Localizer, rate: DisputeRate
+) -> tuple[str, Literal["failed", "disputed", "paid"]]:
+    """Return how the rate compares with the limits, and the color of that. "" without limits."""
+    if not rate.limits:
+        return "", "paid"
+    if rate.exceeded is not None:
+        program = _program(rate.exceeded)
+        text = localizer.gettext(N_("Over the {program} limit"), program=program)
+        return text, "failed"
+    if (limit := rate.rate_exceeded) is not None:
+        text = localizer.gettext(
+            N_("Above {rate}, but below {number} disputes"),
+            rate=localizer.rate(limit.rate),
+            number=localizer.number(limit.disputes),
+        )
+        return text, "disputed"
+    return localizer.gettext(N_("Within the limit")), "paid"
 
 
 def _name(localizer: Localizer, rate: DisputeRate) -> str:
@@ -86,16 +134,22 @@ def _volume(localizer: Localizer, rate: DisputeRate) -> str:
 
 
 def _limits(localizer: Localizer, rate: DisputeRate) -> str:
-    texts = (
-        localizer.gettext(
-            N_("{program}: {rate}, from {number} disputes a month"),
-            program=_program(limit),
-            rate=localizer.rate(limit.rate),
-            number=localizer.number(limit.disputes),
-        )
-        for limit in rate.limits
+    return "; ".join(_limit(localizer, limit) for limit in rate.limits)
+
+
+def _limit(localizer: Localizer, limit: Limit) -> str:
+    """Return a limit as text, with the program's name if the card brand has several."""
+    text = (
+        N_("{rate} from {number} disputes a month")
+        if limit.program in _SINGLE
+        else N_("{program}: {rate} from {number} disputes a month")
     )
-    return "; ".join(texts)
+    return localizer.gettext(
+        text,
+        program=limit.program,
+        rate=localizer.rate(limit.rate),
+        number=localizer.number(limit.disputes),
+    )
 
 
 def _program(limit: Limit) -> str:
