@@ -91,7 +91,7 @@ def test_a_dispute_is_contested_and_may_still_be_accepted(shop: Shop) -> None:
     assert "You contest the dispute." in page
     assert "Contested: the operator submits your evidence" in page
     assert "Contest the dispute" not in page
-    assert "Contested Product not received" in text_of(agent.get("/console/disputes"))
+    assert "Under review" in text_of(agent.get("/console/disputes?status=UNDER_REVIEW"))
     assert "Contested: submit the evidence" in text_of(agent.get(f"/console/disputes/{dispute.id}"))
     assert page.count("The parcel arrived on Monday.") == 1
     accepted = ada.post(f"{path}/response", {"response": "ACCEPTED"})
@@ -190,7 +190,7 @@ def test_a_disputed_payment_leads_to_the_dispute_until_it_is_decided(shop: Shop)
         assert text in text_of(page)
     assert f'href="{_path(shop, dispute)}"' in page.text
     assert "Disputes to respond to: 1, by " in text_of(ada.get(home))
-    assert "Taken from your balance if lost" in text_of(ada.get(_path(shop, dispute)))
+    assert "Total at stake" in text_of(ada.get(_path(shop, dispute)))
     # Without the permission to see disputes, a person learns only why there is no refund.
     developer = text_of(create_person(server, shop.id, "developer").get(payment))
     assert "Respond to the dispute" not in developer

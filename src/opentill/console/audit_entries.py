@@ -36,6 +36,7 @@ ACTION: Final[Mapping[str, str]] = {
     "disputes deadline": N_("Dispute deadline changed"),
     "disputes dismiss": N_("Unmatched dispute dismissed"),
     "disputes evidence": N_("Evidence added"),
+    "disputes evidence removed": N_("Evidence removed"),
     "disputes lose": N_("Dispute recorded as lost"),
     "disputes note": N_("Note added to a dispute"),
     "disputes open": N_("Dispute opened"),
@@ -203,8 +204,9 @@ SENTENCES: Final[Mapping[str, tuple[Sentence, ...]]] = {
     "disputes deadline": (
         _sentence(r"(?P<id>dp_\w+) until (?P<text>.+)", N_("{id}: respond by {text}")),
     ),
-    "disputes evidence": (
-        _sentence(r"(?P<id>dp_\w+) (?P<text>.+) SHA-256 [0-9a-f]{64}", "{id}: {text}"),
+    **dict.fromkeys(
+        ("disputes evidence", "disputes evidence removed"),
+        (_sentence(r"(?P<id>dp_\w+) (?P<text>.+) SHA-256 [0-9a-f]{64}", "{id}: {text}"),),
     ),
     "keys create": (
         _sentence(r"key_\w+ (?P<hint>\S+), named (?P<text>.+)", N_("“{text}”, {hint}")),

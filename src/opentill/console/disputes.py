@@ -2,19 +2,19 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from starlette.responses import Response
 
 from opentill import disputes, merchants, orders
 from opentill.console import filters
-from opentill.console.labels import DISPUTE_STATUS
+from opentill.console.labels import DISPUTE_CHOICE
 from opentill.console.needs import SOON_MS
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
 from opentill.db.database import Tx
-from opentill.disputes import Dispute, DisputeFilter, Status, export
+from opentill.disputes import Dispute, DisputeFilter, State, export
 from opentill.http import csvfile
 from opentill.orders import OrderCustomer
 from opentill.portal import dispute_rates, downloads, lists, render
@@ -24,14 +24,8 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-# The choices of the filter and their statuses. SOON: open with a deadline within three days.
-_CHOICES: Final[Mapping[str, tuple[Status, ...]]] = {
-    "OPEN": ("OPEN",),
-    "SOON": ("OPEN",),
-    "WON": ("WON",),
-    "LOST": ("LOST",),
-    "RECOVERED": ("RECOVERED",),
-}
+# The choices of the filter. SOON: open with a deadline within three days.
+_CHOICES: Final[tuple[Literal["OPEN", "SOON"] | State, ...]] = ("OPEN", "SOON", *disputes.STATES)
 _COLUMNS: Final = (
     "merchantId",
     "merchant",
@@ -45,15 +39,17 @@ _FILE_PAGE: Final = 1000  # each query for the file reads this many rows
 def _read_query(request: PageRequest) -> tuple[DisputeFilter, Days, str]:
     """Return the filter with its cursor, the days with their errors, and the chosen status."""
     days = lists.days(request, ZONE)
-    choice = lists.choice(request, "status", tuple(_CHOICES)) or ""
+    choice = lists.choice(request, "status", _CHOICES)
+    chosen = disputes.filter_of("OPEN" if choice == "SOON" else choice)
     query = DisputeFilter(
-        statuses=_CHOICES.get(choice, disputes.STATUSES),
+        statuses=(chosen.status,) if chosen.status else disputes.STATUSES,
+        response=chosen.response,
         since=days.since,
         until=days.until,
         due=request.now + SOON_MS if choice == "SOON" else None,
         after=lists.before(request),
     )
-    return query, days, choice
+    return query, days, choice or ""
 
 
 async def _read_page(
@@ -88,7 +84,7 @@ async def list_disputes(request: PageRequest) -> Response:
         next=rows[-1].id if len(page) > lists.SIZE else None,
         newest=request.console("disputes") + filters.query_string(request),
         file=request.console("disputes.csv") + filters.query_string(request),
-        choices=[(name, request.localizer.gettext(DISPUTE_STATUS[name])) for name in _CHOICES],
+        choices=[(name, request.localizer.gettext(DISPUTE_CHOICE[name])) for name in _CHOICES],
         choice=choice,
         soon=SOON_MS,
         by_deadline=query.due is not None,

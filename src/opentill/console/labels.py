@@ -3,6 +3,7 @@
 from typing import Final
 
 from opentill.mail import labels
+from opentill.portal.labels import DISPUTE_STATE
 from opentill.web.translations import N_, NC_
 
 GIVE_A_REASON: Final = N_("Say why, in a few words.")
@@ -160,7 +161,6 @@ DIFFERENCE_ERROR: Final = {
     "account": N_("This adjustment must be positive."),
     "difference": N_("Somebody else has resolved this difference already. Nothing was moved."),
 }
-DISPUTE_RESPONSE: Final = {"ACCEPTED": N_("Accepted"), "CONTESTED": N_("Contested")}
 DISPUTE_RESPONSE_TEXT: Final = {
     "ACCEPTED": N_("Accepted: the customer keeps the money"),
     "CONTESTED": N_("Contested: submit the evidence to the bank"),
@@ -179,12 +179,10 @@ DISPUTE_RESULT: Final = {
         "Recovered money recorded. {amount} is back on the balance of {merchant}."
     ),
 }
-DISPUTE_STATUS: Final = {
+DISPUTE_CHOICE: Final = {
+    "OPEN": N_("All open"),
     "SOON": N_("Open, due within three days"),
-    "OPEN": N_("Open"),
-    "WON": N_("Won"),
-    "LOST": N_("Lost"),
-    "RECOVERED": N_("Recovered"),
+    **DISPUTE_STATE,
 }
 MERCHANT_EVENT: Final = {
     "created": NC_("event", "Created"),

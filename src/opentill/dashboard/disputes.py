@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import disputes, figures, ledger, merchants, orders, people
-from opentill.core.errors import Invalid, KeyReused, PayloadTooLarge, or_not_found
+from opentill.core.errors import Invalid, KeyReused, NotFound, PayloadTooLarge, or_not_found
 from opentill.core.money import Money
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
 from opentill.dashboard import page_helpers
@@ -32,6 +32,8 @@ from opentill.web.translations import N_
 
 _REASON: Final = "on the page of a dispute"
 _FILE: Final = "file"
+# The filter of the list; "OPEN" is the choice of older links: open disputes of all states.
+_CHOICES: Final[tuple[disputes.State | Literal["OPEN"], ...]] = (*disputes.STATES, "OPEN")
 Kind = Literal["opened", "note", "file", "ACCEPTED", "CONTESTED", "WON", "LOST", "RECOVERED"]
 
 
@@ -47,6 +49,10 @@ class HistoryItem(msgspec.Struct, frozen=True):
     text: str = ""
 
 
+class _AlreadyRemoved(Exception):
+    """The file is not there, so that it need not be removed."""
+
+
 class _ExplanationRefused(Exception):
     """A dispute cannot be contested with this explanation."""
 
@@ -59,14 +65,16 @@ async def show_list(request: PageRequest) -> Response:
     """Show the disputes of a range of days, open ones first."""
     zone = await page_helpers.find_zone(request)
     days = lists.days(request, zone)
-    status = lists.choice(request, "status", disputes.STATUSES)
+    state = _read_choice(request)
     number = lists.page_number(request)
     rows, total = await disputes.page(
-        request.app.db, request.merchant_id, status, days.range, number, lists.SIZE
+        request.app.db, request.merchant_id, state, days.range, number, lists.SIZE
     )
     customers = dict[tuple[str, str], OrderCustomer]()
-    if request.access.may("customers.read"):
-        async with request.app.db.connection() as tx:
+    async with request.app.db.connection() as tx:
+        unanswered = await disputes.summarize_unanswered(tx, request.merchant_id, request.now)
+        stakes = await disputes.sum_at_stake(tx, request.merchant_id)
+        if request.access.may("customers.read"):
             customers = await orders.find_customers_of_orders(
                 tx, ((row.merchant_id, row.order_id) for row in rows)
             )
@@ -76,13 +84,20 @@ async def show_list(request: PageRequest) -> Response:
         zone=zone,
         customers=customers,
         days=days,
-        chosen=status,
-        statuses=disputes.STATUSES,
+        chosen=state,
+        states=_CHOICES if state == "OPEN" else disputes.STATES,
+        unanswered=unanswered,
+        most=disputes.MOST_COUNTED,
+        at_stake=[Money(stake.loss_minor, stake.currency) for stake in stakes],
         pager=lists.Pager(number, total),
         filters=_read_query_string(request),
         this_month=await _read_this_month(request),
         rows=[(row, Money(row.amount_minor, row.currency)) for row in rows],
     )
+
+
+def _read_choice(request: PageRequest) -> disputes.State | Literal["OPEN"] | None:
+    return lists.choice(request, "status", _CHOICES)
 
 
 def _read_query_string(request: PageRequest) -> str:
@@ -115,8 +130,8 @@ async def show_file(request: PageRequest) -> Response:
     days = lists.days(request, zone)
     if days.errors:  # redirect to the page, which shows the errors
         return page_helpers.redirect(request, "disputes", **request.query)
-    status = lists.choice(request, "status", disputes.STATUSES)
-    chunks = disputes.export_csv(request.app.db, request.merchant_id, status, days.range, zone)
+    state = _read_choice(request)
+    chunks = disputes.export_csv(request.app.db, request.merchant_id, state, days.range, zone)
     return await downloads.table(days.filename("disputes"), chunks)
 
 
@@ -157,6 +172,7 @@ async def _render_dispute(
         amount=Money(dispute.amount_minor, dispute.currency),
         debit=Money(dispute.debit_minor, dispute.debit_currency),
         fee=Money(dispute.fee_minor, dispute.debit_currency),
+        loss=Money(dispute.loss_minor, dispute.debit_currency),
         files=files,
         full=len(files) >= disputes.MAX_FILES,
         history=_build_history(dispute, dispute_notes, files, history),
@@ -165,6 +181,8 @@ async def _render_dispute(
         note=note,
         explanation=explanation,
         has_evidence=_has_evidence(files, dispute_notes),
+        own_notes=sum(item.by_merchant for item in dispute_notes),
+        answered_at=_find_answer(dispute, files, dispute_notes),
         scripts=True,
         max_note=LONGEST_NOTE,
         full_of_notes=len(dispute_notes) >= MOST_NOTES,
@@ -175,6 +193,18 @@ async def _render_dispute(
 def _has_evidence(files: list[Evidence], dispute_notes: list[Note]) -> bool:
     """Return whether the merchant has given a file or a note that the bank can get."""
     return bool(files) or any(note.by_merchant for note in dispute_notes)
+
+
+def _find_answer(dispute: Dispute, files: list[Evidence], dispute_notes: list[Note]) -> int | None:
+    """Return when the operator wrote a note after the merchant's last evidence; None if not yet.
+
+    The note says what the operator has submitted to the bank.
+    """
+    if dispute.responded_at is None:
+        return None
+    own = [file.at for file in files] + [note.at for note in dispute_notes if note.by_merchant]
+    last = max([dispute.responded_at, *own])
+    return next((n.at for n in dispute_notes if not n.by_merchant and n.at >= last), None)
 
 
 async def _find_dispute(tx: Tx, request: PageRequest) -> Dispute:
@@ -249,7 +279,30 @@ async def add_evidence(request: PageRequest) -> Response:
         return await _render_dispute(request, 413, {_FILE: EVIDENCE_ERROR["size"]})
     except EvidenceRefused as refused:
         return await _render_dispute(request, 400, {_FILE: EVIDENCE_ERROR[refused.why]})
-    return _redirect_to_dispute(request, "file")
+    return _redirect_to_dispute(request, "file" if dispute.may_remove_evidence else "late-file")
+
+
+async def remove_evidence(request: PageRequest) -> Response:
+    """Remove a file of evidence, as long as the dispute has no response. Idempotent."""
+    dispute_id, file_id = request.ids["dispute"], request.ids["file"]
+    actor = people.actor_of(request.login, _REASON)
+
+    async def work(tx: Tx) -> None:
+        await _find_dispute(tx, request)
+        try:
+            await disputes.remove_evidence(
+                tx, request.merchant_id, dispute_id, file_id, actor=actor, now=request.now
+            )
+        except NotFound:  # a double click, or another person was faster
+            raise _AlreadyRemoved from None
+
+    try:
+        await request.app.db.run(work)
+    except _AlreadyRemoved:
+        pass
+    except EvidenceRefused as refused:
+        return await _render_dispute(request, 409, {_FILE: EVIDENCE_ERROR[refused.why]})
+    return _redirect_to_dispute(request, "removed")
 
 
 async def respond(request: PageRequest) -> Response:
@@ -335,6 +388,7 @@ pages: Final = (
     Page("GET", _ONE, "disputes.read", show),
     Page("POST", f"{_ONE}/notes", "disputes.respond", add_note, fields=("note",)),
     Page("POST", f"{_ONE}/evidence", "disputes.respond", add_evidence, files=disputes.MAX_BYTES),
+    Page("POST", f"{_ONE}/evidence/{{file:id}}/remove", "disputes.respond", remove_evidence),
     Page("POST", f"{_ONE}/response", "disputes.respond", respond, fields=("response",)),
     Page("GET", f"{_ONE}/payment.pdf", "disputes.read", show_record),
     Page("GET", f"{_ONE}/evidence/{{file:id}}", "disputes.read", download),

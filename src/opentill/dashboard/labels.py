@@ -107,12 +107,12 @@ EVENT_DELIVERY: Final = {
     "SUCCEEDED": N_("Delivered"),
 }
 DISPUTE_COLUMN: Final = {
-    "amount": N_("Amount"),
+    "opened": NC_("dispute", "Opened"),
     "customer": N_("Customer"),
     "reason": N_("Reason"),
     "state": N_("Status"),
     "deadline": N_("Respond by"),
-    "opened": NC_("dispute", "Opened"),
+    "amount": N_("Amount"),
 }
 DISPUTE_EVENT: Final = {
     "opened": NC_("dispute history", "Opened"),
@@ -126,18 +126,14 @@ DISPUTE_EVENT: Final = {
 }
 DISPUTE_RESULT: Final = {
     "note": N_("Your note is added."),
-    "file": N_("Your file is added."),
+    "file": N_("Your file is added. Nothing is sent to the bank before you contest the dispute."),
+    "late-file": N_("Your file is added. The operator submits it to the bank."),
+    "removed": N_("The file is removed."),
     "ACCEPTED": N_("The dispute is accepted. The operator informs the bank."),
     "CONTESTED": N_(
         "The dispute is contested. The operator submits your evidence to the bank; you can add "
         "more until the deadline."
     ),
-}
-DISPUTE_STATUS: Final = {
-    "OPEN": N_("Open"),
-    "WON": N_("Won"),
-    "LOST": N_("Lost"),
-    "RECOVERED": N_("Recovered"),
 }
 ENDPOINT_RESULT: Final = {
     "added": N_("The endpoint was added. “Show secret” below shows its signing secret."),
@@ -170,7 +166,9 @@ EVIDENCE_ERROR: Final = {
     "kind": N_("Choose a PDF, PNG or JPEG file: this one has other content, or is not whole"),
     "size": N_("Choose a file of at most 5 MB"),
     "many": N_("A dispute has at most 10 files"),
+    "accepted": N_("The dispute is accepted: no more files are taken"),
     "closed": N_("The dispute is decided: no more files are taken"),
+    "responded": N_("The file was not removed: the dispute has been responded to or decided"),
 }
 EXPLANATION_ERROR: Final = {
     "missing": N_("Add a file, or explain why the customer owes the money"),

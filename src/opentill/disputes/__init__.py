@@ -1,9 +1,15 @@
 """Disputes: customers demand payments back through their banks."""
 
-from opentill.disputes.evidence import add_evidence, list_evidence, read_evidence
+from opentill.disputes.evidence import (
+    add_evidence,
+    list_evidence,
+    read_evidence,
+    remove_evidence,
+)
 from opentill.disputes.evidence_model import MAX_BYTES, MAX_FILES, Evidence, EvidenceRefused
 from opentill.disputes.export import chunks as export_csv
 from opentill.disputes.model import (
+    STATES,
     STATUSES,
     TRANSITIONS,
     Dispute,
@@ -12,15 +18,25 @@ from opentill.disputes.model import (
     Event,
     Note,
     Response,
+    State,
     Status,
     Unmatched,
     UnmatchedOut,
+    filter_of,
     recovered_at,
 )
-from opentill.disputes.overview import DisputeFilter, find_order_ids, list_unforwarded, search_all
+from opentill.disputes.overview import (
+    MOST_COUNTED,
+    DisputeFilter,
+    find_order_ids,
+    list_unforwarded,
+    page,
+    search_all,
+    sum_at_stake,
+    summarize_unanswered,
+)
 from opentill.disputes.responses import respond
 from opentill.disputes.service import (
-    MOST_COUNTED,
     add_note,
     apply_outcome,
     decide,
@@ -29,10 +45,8 @@ from opentill.disputes.service import (
     list_for_order,
     list_notes,
     open_manually,
-    page,
     search,
     set_deadline,
-    summarize_unanswered,
 )
 from opentill.disputes.unmatched import count_unmatched, dismiss, list_unmatched
 
@@ -40,6 +54,7 @@ __all__ = [
     "MAX_BYTES",
     "MAX_FILES",
     "MOST_COUNTED",
+    "STATES",
     "STATUSES",
     "TRANSITIONS",
     "Dispute",
@@ -51,6 +66,7 @@ __all__ = [
     "EvidenceRefused",
     "Note",
     "Response",
+    "State",
     "Status",
     "Unmatched",
     "UnmatchedOut",
@@ -61,6 +77,7 @@ __all__ = [
     "decide",
     "dismiss",
     "export_csv",
+    "filter_of",
     "find",
     "find_anywhere",
     "find_order_ids",
@@ -73,9 +90,11 @@ __all__ = [
     "page",
     "read_evidence",
     "recovered_at",
+    "remove_evidence",
     "respond",
     "search",
     "search_all",
     "set_deadline",
+    "sum_at_stake",
     "summarize_unanswered",
 ]

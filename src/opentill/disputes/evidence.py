@@ -1,6 +1,7 @@
 """Files of evidence: merchants upload them, the operator downloads them, and nobody changes them.
 
-They are not sent to gateways: the operator submits them.
+Until the merchant has accepted or contested the dispute, they may be removed. They are
+not sent to gateways: the operator submits them.
 """
 
 import hashlib
@@ -8,7 +9,7 @@ import hashlib
 import msgspec
 
 from opentill import merchants
-from opentill.core.errors import or_not_found
+from opentill.core.errors import NotFound, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.disputes import queries
@@ -90,10 +91,35 @@ async def _add(tx: Tx, file: Evidence, content: bytes, actor: Actor) -> Evidence
     files = await list_evidence(tx, dispute)
     if any(stored.sha256 == file.sha256 for stored in files):
         raise _UploadedMeanwhile
-    if dispute.status != "OPEN":
-        raise EvidenceRefused("closed")
+    if not dispute.takes_evidence:
+        raise EvidenceRefused("accepted" if dispute.status == "OPEN" else "closed")
     if len(files) >= MAX_FILES:
         raise EvidenceRefused("many")
     await queries.TOUCH.run(tx, **key, now=file.at)
-    numbered = msgspec.structs.replace(file, number=len(files) + 1)
+    used = {stored.number for stored in files}
+    number = next(number for number in range(1, MAX_FILES + 1) if number not in used)
+    numbered = msgspec.structs.replace(file, number=number)
     return await queries.ADD_EVIDENCE.one(tx, numbered, content=content)
+
+
+async def remove_evidence(
+    tx: Tx, merchant_id: str, dispute_id: str, evidence_id: str, *, actor: Actor, now: int
+) -> None:
+    """Remove a file of a dispute without a response, and record it in the audit log.
+
+    Raises EvidenceRefused, and NotFound for a file that is not there or no longer.
+    """
+    key = {"merchant_id": merchant_id, "id": dispute_id}
+    dispute = or_not_found(await queries.BY_ID.first(tx, **key))
+    files = await list_evidence(tx, dispute)
+    file = or_not_found(next((file for file in files if file.id == evidence_id), None))
+    subject = f"{dispute_id} {file.name} SHA-256 {file.sha256.hex()}"
+    # The audit log is locked before the dispute, as in every command of the operator.
+    await merchants.record_audit(tx, actor, "disputes evidence removed", merchant_id, subject, now)
+    dispute = or_not_found(await queries.LOCKED.first(tx, **key))
+    if file not in await list_evidence(tx, dispute):
+        raise NotFound
+    if not dispute.may_remove_evidence:
+        raise EvidenceRefused("responded")
+    await queries.REMOVE_EVIDENCE.run(tx, merchant_id=merchant_id, id=evidence_id)
+    await queries.TOUCH.run(tx, **key, now=now)

@@ -8,7 +8,7 @@ import msgspec
 from opentill.core.errors import Invalid
 
 Kind = Literal["application/pdf", "image/png", "image/jpeg"]
-Reason = Literal["missing", "kind", "size", "many", "closed"]
+Reason = Literal["missing", "kind", "size", "many", "accepted", "closed", "responded"]
 
 MAX_BYTES: Final = 5 * 1024 * 1024  # a file has at most this many bytes
 MAX_FILES: Final = 10  # a dispute has at most this many files
@@ -18,7 +18,9 @@ _ACCEPTED: Final[dict[Reason, str]] = {
     "kind": "file must be a whole PDF, PNG or JPEG file",
     "size": "file must be at most 5 MB",
     "many": f"file must be one of at most {MAX_FILES} of a dispute",
+    "accepted": "file must be for a dispute that was not accepted",
     "closed": "file must be for a dispute that is open",
+    "responded": "file must be of a dispute that is open and has no response",
 }
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from opentill.db.database import Db
 from opentill.disputes import queries
-from opentill.disputes.model import Dispute, DisputeOut, Status
+from opentill.disputes.model import Dispute, DisputeOut, State, StateFilter, Status, filter_of
 from opentill.http import csvfile
 
 _COLUMN_FIELDS: Final = (
@@ -37,16 +37,20 @@ _BATCH: Final = 500
 
 
 def chunks(
-    db: Db, merchant_id: str, status: Status | None, within: tuple[int, int], zone: tzinfo
+    db: Db,
+    merchant_id: str,
+    choice: State | Status | None,
+    within: tuple[int, int],
+    zone: tzinfo,
 ) -> AsyncGenerator[bytes, None]:
     """Yield the CSV file of the disputes that were opened ``within`` (inclusive Unix ms).
 
-    It shows each time in ``zone``, in UTC and in Unix ms.
+    ``choice``: see ``filter_of``. The file shows each time in ``zone``, in UTC and in Unix ms.
     """
     header = list(COLUMNS)
     for name, _ in TIMES:
         header += [f"{name} {zone}", f"{name}Utc", name]
-    return csvfile.encode_rows(header, _rows(db, merchant_id, status, within, zone))
+    return csvfile.encode_rows(header, _rows(db, merchant_id, filter_of(choice), within, zone))
 
 
 def cells(dispute: Dispute) -> list[str]:
@@ -60,9 +64,9 @@ def cells(dispute: Dispute) -> list[str]:
 
 
 async def _rows(
-    db: Db, merchant_id: str, status: Status | None, within: tuple[int, int], zone: tzinfo
+    db: Db, merchant_id: str, chosen: StateFilter, within: tuple[int, int], zone: tzinfo
 ) -> AsyncIterator[list[str]]:
-    async for dispute in _disputes(db, merchant_id, status, within):
+    async for dispute in _disputes(db, merchant_id, chosen, within):
         row = cells(dispute)
         for _, field in TIMES:
             at: int | None = getattr(dispute, field)
@@ -71,7 +75,7 @@ async def _rows(
 
 
 async def _disputes(
-    db: Db, merchant_id: str, status: Status | None, within: tuple[int, int]
+    db: Db, merchant_id: str, chosen: StateFilter, within: tuple[int, int]
 ) -> AsyncIterator[Dispute]:
     """Yield the disputes, oldest first; no connection is held between batches."""
     since, last_id = within[0], ""
@@ -80,7 +84,8 @@ async def _disputes(
             batch = await queries.AFTER.all(
                 tx,
                 merchant_id=merchant_id,
-                status=status,
+                status=chosen.status,
+                response=chosen.response,
                 since=since,
                 last_id=last_id,
                 until=within[1],

@@ -17,7 +17,16 @@ from opentill.ledger import Type as PostingType
 Status = Literal["OPEN", "WON", "LOST", "RECOVERED"]
 Event = Literal["opened", "won", "lost", "recovered"]
 Response = Literal["ACCEPTED", "CONTESTED"]
+# The status of a dispute together with the merchant's response while it is open.
+State = Literal["TO_RESPOND", "UNDER_REVIEW", "ACCEPTED", "WON", "LOST", "RECOVERED"]
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
+STATES: Final[tuple[State, ...]] = get_args(State)
+# Response → the state of an open dispute.
+_OPEN_STATES: Final[dict[Response | None, State]] = {
+    None: "TO_RESPOND",
+    "CONTESTED": "UNDER_REVIEW",
+    "ACCEPTED": "ACCEPTED",
+}
 
 
 class Transition(msgspec.Struct, frozen=True):
@@ -107,6 +116,11 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
         return "" if self.status == "OPEN" else self.status
 
     @property
+    def state(self) -> State:
+        """The status, and for an open dispute what the merchant has responded."""
+        return _OPEN_STATES[self.response] if self.status == "OPEN" else self.status
+
+    @property
     def may_contest(self) -> bool:
         """Whether the merchant may still contest it."""
         return self.status == "OPEN" and self.response is None
@@ -115,6 +129,16 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
     def may_accept(self) -> bool:
         """Whether the merchant may still accept it, also after having contested it."""
         return self.status == "OPEN" and self.response != "ACCEPTED"
+
+    @property
+    def takes_evidence(self) -> bool:
+        """Whether the merchant may still add files and notes for the bank."""
+        return self.state in ("TO_RESPOND", "UNDER_REVIEW")
+
+    @property
+    def may_remove_evidence(self) -> bool:
+        """Whether files may be removed: the operator does not submit them before a response."""
+        return self.state == "TO_RESPOND"
 
     @property
     def stands_in(self) -> Held:
@@ -132,6 +156,28 @@ class UnansweredDisputes(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     respond_by: int | None
+
+
+class Stake(msgspec.Struct, frozen=True, kw_only=True):
+    """What a merchant loses with the open disputes in one currency, fees included."""
+
+    currency: str
+    loss_minor: int
+
+
+class StateFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Filter for disputes of a status, and of a response: "NONE" for none, None for any."""
+
+    status: Status | None = None
+    response: Response | Literal["NONE"] | None = None
+
+
+def filter_of(choice: State | Status | None) -> StateFilter:
+    """Return the filter for a state; "OPEN" stands for all open disputes, None for all."""
+    for response, state in _OPEN_STATES.items():
+        if state == choice:
+            return StateFilter(status="OPEN", response=response or "NONE")
+    return StateFilter(status=next((status for status in STATUSES if status == choice), None))
 
 
 def recovered_at(dispute: Dispute, history: Sequence[orders.HistoryRow]) -> int:

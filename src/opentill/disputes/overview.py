@@ -1,26 +1,79 @@
-"""Searches for disputes: of all merchants for staff, and the orders of many disputes."""
+"""Lists and sums of disputes: those of a merchant, and those of all merchants for staff."""
 
 from collections.abc import Sequence
+from typing import Final, Literal
 
 import msgspec
 
 from opentill.core.errors import NotFound
-from opentill.db.database import Tx
+from opentill.db.database import Db, Tx
 from opentill.disputes import queries
-from opentill.disputes.model import STATUSES, Dispute, Status
+from opentill.disputes.model import (
+    STATUSES,
+    Dispute,
+    Response,
+    Stake,
+    State,
+    Status,
+    UnansweredDisputes,
+    filter_of,
+)
 from opentill.disputes.service import find_anywhere
 from opentill.list_counts import FOREVER, page_values
+
+MOST_COUNTED: Final = 100
+
+
+async def page(
+    db: Db,
+    merchant_id: str,
+    choice: State | Status | None,
+    within: tuple[int, int],
+    number: int,
+    size: int,
+) -> tuple[list[Dispute], int]:
+    """Return a page (from 1) of a merchant's disputes, and their total number.
+
+    ``choice``: see ``filter_of``. Without one, open disputes come first. Those with one state of an
+    open dispute are sorted by deadline, all others newest first. ``within``: times of opening,
+    inclusive Unix ms.
+    """
+    chosen = filter_of(choice)
+    values = {"merchant_id": merchant_id, "since": within[0], "until": within[1]}
+    if chosen.response is not None:
+        values["response"] = chosen.response
+        rows, counted = queries.OPEN_WITH_RESPONSE, queries.COUNT_OPEN_WITH_RESPONSE
+    elif chosen.status is not None:
+        values["status"] = chosen.status
+        rows, counted = queries.LISTS["status",].newest, queries.LISTS["status",].counted
+    else:
+        rows, counted = queries.OPEN_FIRST, queries.LISTS[()].counted
+    async with db.snapshot() as tx:
+        total = await counted.get(tx, **values) or 0
+        items = await rows.all(tx, **values, limit=size, offset=(number - 1) * size)
+    return items, total
+
+
+async def summarize_unanswered(tx: Tx, merchant_id: str, now: int) -> UnansweredDisputes:
+    """Count a merchant's open disputes without a response, up to MOST_COUNTED."""
+    return await queries.UNANSWERED.one(tx, merchant_id=merchant_id, limit=MOST_COUNTED, now=now)
+
+
+async def sum_at_stake(tx: Tx, merchant_id: str) -> list[Stake]:
+    """Return what a merchant can still lose with open disputes, by currency."""
+    return await queries.AT_STAKE.all(tx, merchant_id=merchant_id)
 
 
 class DisputeFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Filter for disputes of all merchants that were opened in a range of time (inclusive Unix ms).
 
-    ``due`` (Unix ms) selects the open disputes whose deadline is not later, sorted by deadline;
-    None selects disputes of ``statuses``, newest first. ``after`` is the id of the last dispute on
-    the previous page, "" for the first page.
+    ``response`` is that of a ``StateFilter``. ``due`` (Unix ms) selects the open disputes whose
+    deadline is not later, sorted by deadline; None selects disputes of ``statuses``, newest first.
+    ``after`` is the id of the last dispute on the previous page, "" for the first page.
     """
 
     statuses: tuple[Status, ...] = STATUSES
+    response: Response | Literal["NONE"] | None = None
     since: int = 0
     until: int = FOREVER
     due: int | None = None
@@ -41,7 +94,8 @@ async def search_all(tx: Tx, criteria: DisputeFilter, limit: int) -> list[Disput
             limit=limit,
         )
     days = criteria.since, criteria.until
-    return await queries.OF_ALL.all(tx, **page_values(criteria.statuses, days, last, limit))
+    values = page_values(criteria.statuses, days, last, limit)
+    return await queries.OF_ALL.all(tx, **values, response=criteria.response)
 
 
 async def list_unforwarded(tx: Tx, limit: int) -> list[Dispute]:

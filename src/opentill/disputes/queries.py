@@ -9,7 +9,14 @@ from msgspec import Meta
 
 from opentill.db.query import Command, Query, Value
 from opentill.disputes.evidence_model import Evidence
-from opentill.disputes.model import Dispute, Note, Status, UnansweredDisputes, Unmatched
+from opentill.disputes.model import (
+    Dispute,
+    Note,
+    Stake,
+    Status,
+    UnansweredDisputes,
+    Unmatched,
+)
 from opentill.http.paging import PageQuery
 from opentill.list_counts import lists, newest_by_status
 
@@ -67,6 +74,16 @@ UNANSWERED = Query(
     ) unanswered
     """,
 )
+# What a merchant can still lose with open disputes, by currency.
+AT_STAKE = Query(
+    Stake,
+    """
+    select debit_currency as currency, sum(debit_minor + fee_minor)::bigint as loss_minor
+    from disputes
+    where merchant_id = :merchant_id and status = 'OPEN' and response is distinct from 'ACCEPTED'
+    group by debit_currency order by debit_currency
+    """,
+)
 # A page of the open disputes of all merchants that have a deadline until `:due` and were opened in
 # a range of time. The page begins after the deadline and id of the previous page's last dispute.
 DUE = Query(
@@ -80,8 +97,10 @@ DUE = Query(
 )
 
 
-# Disputes of all merchants, newest first.
-OF_ALL = newest_by_status(Dispute, "disputes")
+# Disputes of all merchants, newest first; with a response, `NONE` for those without one.
+OF_ALL = newest_by_status(
+    Dispute, "disputes", "(:response::text is null or coalesce(response, 'NONE') = :response) and"
+)
 # Open disputes of all merchants whose merchant has responded, the oldest response first. Left out
 # are those to which staff have added a note after the merchant's last response, note or evidence.
 UNFORWARDED = Query(
@@ -124,6 +143,25 @@ OPEN_FIRST = Query(
     order by status <> 'OPEN', created_at desc, id desc limit :limit offset :offset
     """,
 )
+# A page of the open disputes of a range of time with a response, `NONE` for those without one; the
+# earliest deadline first.
+OPEN_WITH_RESPONSE = Query(
+    Dispute,
+    """
+    select * from disputes
+    where merchant_id = :merchant_id and status = 'OPEN' and created_at between :since and :until
+        and coalesce(response, 'NONE') = :response
+    order by respond_by nulls last, created_at desc, id desc limit :limit offset :offset
+    """,
+)
+COUNT_OPEN_WITH_RESPONSE = Value(
+    int,
+    """
+    select count(*) from disputes
+    where merchant_id = :merchant_id and status = 'OPEN' and created_at between :since and :until
+        and coalesce(response, 'NONE') = :response
+    """,
+)
 # The next disputes of a range of time, oldest first, after `:since` and `:last_id`.
 AFTER = Query(
     Dispute,
@@ -131,6 +169,7 @@ AFTER = Query(
     select * from disputes
     where merchant_id = :merchant_id and (created_at, id) > (:since::bigint, :last_id::text)
         and created_at <= :until and (:status::text is null or status = :status)
+        and (:response::text is null or coalesce(response, 'NONE') = :response)
     order by created_at, id limit :limit
     """,
 )
@@ -207,7 +246,7 @@ EVIDENCE = Query(
     Evidence,
     f"""
     select {_EVIDENCE} from dispute_evidence
-    where merchant_id = :merchant_id and dispute_id = :dispute_id order by number
+    where merchant_id = :merchant_id and dispute_id = :dispute_id order by at, number
     """,  # noqa: S608 - constants of ours
 )
 EVIDENCE_CONTENT = Value(
@@ -222,6 +261,10 @@ ADD_EVIDENCE = Query(
         :content)
     returning {_EVIDENCE}
     """,  # noqa: S608 - constants of ours
+)
+# The database refuses it once the merchant has responded.
+REMOVE_EVIDENCE = Command(
+    "delete from dispute_evidence where merchant_id = :merchant_id and id = :id"
 )
 TOUCH = Command(
     """

@@ -16,7 +16,7 @@ from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.core.notes import MOST_NOTES, NotesFull, clean_note
-from opentill.db.database import Db, Tx
+from opentill.db.database import Tx
 from opentill.disputes import events, model, queries
 from opentill.disputes.model import (
     BY_EVENT,
@@ -42,7 +42,6 @@ from opentill.orders import Change, Order, PaymentAttempt
 _log: Final = structlog.get_logger()
 _LISTED: Final = 500
 _RETURNS_MONEY: Final = ("WON", "RECOVERED")
-MOST_COUNTED: Final = 100
 
 
 async def find(tx: Tx, merchant_id: str, dispute_id: str) -> Dispute:
@@ -64,11 +63,6 @@ async def search(tx: Tx, merchant_id: str | None, status: Status | None) -> list
 async def list_for_order(tx: Tx, merchant_id: str, order_id: str) -> list[Dispute]:
     """Return the disputes of an order, newest first."""
     return await queries.OF_ORDER.all(tx, merchant_id=merchant_id, order_id=order_id)
-
-
-async def summarize_unanswered(tx: Tx, merchant_id: str, now: int) -> model.UnansweredDisputes:
-    """Count a merchant's open disputes without a response, up to MOST_COUNTED."""
-    return await queries.UNANSWERED.one(tx, merchant_id=merchant_id, limit=MOST_COUNTED, now=now)
 
 
 async def list_notes(tx: Tx, dispute: Dispute) -> list[Note]:
@@ -119,28 +113,6 @@ async def set_deadline(
     if changed is None:
         raise Invalid("dispute", f"dispute must be open: this one is {dispute.status}")
     return changed
-
-
-async def page(
-    db: Db,
-    merchant_id: str,
-    status: Status | None,
-    within: tuple[int, int],
-    number: int,
-    size: int,
-) -> tuple[list[Dispute], int]:
-    """Return a page (from 1) of a merchant's disputes, newest first, and their total number.
-
-    ``within``: times of opening, inclusive Unix ms. Without a status, open disputes come first.
-    """
-    filters = {} if status is None else {"status": status}
-    lists = queries.LISTS[tuple(filters)]
-    parameters = {"merchant_id": merchant_id, "since": within[0], "until": within[1], **filters}
-    rows = queries.OPEN_FIRST if status is None else lists.newest
-    async with db.snapshot() as tx:
-        total = await lists.counted.get(tx, **parameters) or 0
-        items = await rows.all(tx, **parameters, limit=size, offset=(number - 1) * size)
-    return items, total
 
 
 async def open_manually(

@@ -73,6 +73,14 @@ DISPUTE_ENDED: Final = {
     "LOST": N_("Dispute lost: {amount}"),
     "RECOVERED": N_("Recovered after the loss: {amount}"),
 }
+DISPUTE_STATE: Final = {
+    "TO_RESPOND": N_("To respond"),
+    "UNDER_REVIEW": N_("Under review"),
+    "ACCEPTED": N_("Accepted"),
+    "WON": N_("Won"),
+    "LOST": N_("Lost"),
+    "RECOVERED": N_("Recovered"),
+}
 ENTRY_TYPE: Final = {
     "PAYMENT": N_("Payment"),
     "SETTLEMENT": N_("Settlement"),

@@ -49,6 +49,10 @@ _ATTEMPT_EVENTS: Final = {
     "GIVEN_BACK": "payment_given_back",
 }
 _FAILED_ATTEMPTS: Final = frozenset({"DECLINED", "REFUSED", "VOIDED"})
+_DISPUTE_RESPONSES: Final = {
+    "ACCEPTED": N_("Dispute of {amount} accepted by {who}"),
+    "CONTESTED": N_("Dispute of {amount} contested by {who}"),
+}
 _DISPUTE_TONES: Final = {"WON": "good", "LOST": "bad", "RECOVERED": "good"}
 # Event of the history that no other item shows → the color of its item; "" for no color.
 _HISTORY_TONES: Final = {
@@ -250,6 +254,14 @@ class Timeline:
             facts=((N_("Reason"), reason or "–"),),
             below=below,
         )
+        if dispute.response is not None and dispute.responded_at is not None:
+            sentence = _DISPUTE_RESPONSES[dispute.response]
+            who = isolated(dispute.responder)
+            yield Item(
+                at=dispute.responded_at,
+                sentence=self._gettext(sentence, who=who, amount=amount),
+                below=below,
+            )
         if dispute.closed_at is None:
             return
         ends = [(dispute.closed_at, dispute.status)]
