@@ -7,10 +7,12 @@ import pytest
 
 from console.console_pages import visible_text
 from opentill import merchants
+from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.gateways import Gateways
 from support.api_server import Shop
 from support.people import TESTER, create_person
+from support.sandbox_accounts import start_payment
 
 PATH: Final = "/console/gateways/test"
 
@@ -80,19 +82,32 @@ def test_test_payments_are_listed_even_if_the_audit_log_has_many_other_rows(shop
     assert f'href="{payment_path}"' not in older_payments
 
 
-def test_a_test_payment_is_refused_if_routing_would_choose_another_gateway(shop: Shop) -> None:
+def test_a_test_payment_goes_to_its_account_whatever_routing_would_choose(shop: Shop) -> None:
     server, finance = shop.api_server, create_person(shop.api_server, None, staff_role="finance")
     before = server.app.gateways
     gateways = {"sandbox": before["sandbox"], "second": before["sandbox"]}
     try:
         server.app.gateways = Gateways(gateways, {}, {})
-        refusal = finance.post(PATH, form_values(shop, gateway="second"))
-        assert refusal.status_code == 409
-        assert "go to sandbox first" in visible_text(refusal.text)
-        assert 'value="1.50"' in refusal.text
-        server.app.gateways = Gateways(gateways, {"CREDIT_CARD": ("second",)}, {})
-        assert finance.post(PATH, form_values(shop, gateway="second")).status_code == 303
-        assert finance.post(PATH, form_values(shop)).status_code == 409
+        result_url = finance.post(PATH, form_values(shop, gateway="second")).headers["location"]
+        (session_id,) = re.findall(r"opened=(cs_\w+)", result_url)
+        attempt = start_payment(server, session_id)
+        assert attempt.gateway == "second"
+        payment_page = finance.get(f"/console/payments/{attempt.order_id}").text
+        assert "test payment of this account" in visible_text(payment_page)
+        # The same metadata of a merchant's own session binds it to no account.
+        own_session = shop.create_session(metadata={"testPayment": "second"})
+        own_attempt = start_payment(server, own_session["id"])
+        (first, *_) = server.sql(
+            "select gateway from payment_attempts where order_id = $1 order by id",
+            own_attempt.order_id,
+        )
+        assert first == {"gateway": "sandbox"}
+        # No other account takes the payment if this one no longer does.
+        result_url = finance.post(PATH, form_values(shop, gateway="second")).headers["location"]
+        (session_id,) = re.findall(r"opened=(cs_\w+)", result_url)
+        server.app.gateways = Gateways({"sandbox": before["sandbox"]}, {}, {})
+        with pytest.raises(Invalid, match="method"):
+            start_payment(server, session_id)
     finally:
         server.app.gateways = before
 

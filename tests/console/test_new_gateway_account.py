@@ -15,7 +15,8 @@ from opentill.gateways import accounts, registry
 from opentill.gateways.accounts import service
 from opentill.sandbox.alipay import keys
 from support.alipay_shop import AlipayShop
-from support.people import PASSWORD
+from support.people import PASSWORD, TESTER
+from support.sandbox_accounts import start_payment
 
 LATER_MS: Final = 11 * 60_000
 
@@ -217,6 +218,26 @@ def test_credentials_are_replaced_after_the_provider_has_accepted_them(site: Acc
     assert site.audit(account.id)[-1] == ("gateways rotate", site.admin.audit_name)
     text = visible_text(site.admin.get(replaced.headers["location"]).text)
     assert "The credentials before verify callbacks until" in text
+
+
+def test_a_new_account_is_tested_by_a_payment_that_only_it_takes(site: AccountsSite) -> None:
+    account, shop = site.add("Tested"), site.server.create_shop()
+    page = site.admin.get(f"{ACCOUNTS}/{account.id}").text
+    assert 'action="/console/gateways/test"' in page
+    form = {
+        "gateway": account.id, "merchant": shop.id, "amount": "1.50", "currency": "USD",
+        "method": "CREDIT_CARD", "form_id": hidden_fields(page)["form_id"],
+    }  # fmt: skip
+    result_url = site.admin.post("/console/gateways/test", form).headers["location"]
+    (session_id,) = re.findall(r"opened=(cs_\w+)", result_url)
+    attempt = start_payment(site.server, session_id)
+    assert attempt.gateway == account.id
+    now = site.server.app.clock()
+    site.server.tx(lambda tx: accounts.set_status(tx, account.id, "PAUSED", now, actor=TESTER))
+    site.server.run(accounts.load_changes(site.server.app.gateways))
+    refusal = site.admin.post("/console/gateways/test", form | {"form_id": ""})
+    assert (refusal.status_code, "The account is paused" in refusal.text) == (409, True)
+    assert 'action="/console/gateways/test"' not in site.admin.get(f"{ACCOUNTS}/{account.id}").text
 
 
 def test_a_gateway_that_cannot_have_accounts_leads_to_the_choice(site: AccountsSite) -> None:

@@ -1,8 +1,8 @@
 """Checkout sessions: offers to one customer to pay for a product or item, for up to 24 hours."""
 
 from opentill.checkouts.gateway_tests import (
+    DoesNotFit,
     GatewayTest,
-    NotPreferred,
     is_gateway_test,
     list_gateway_tests,
     open_gateway_test,
@@ -37,10 +37,10 @@ from opentill.checkouts.service import (
 
 __all__ = [
     "AmountOutOfBounds",
+    "DoesNotFit",
     "GatewayTest",
     "Item",
     "ItemBody",
-    "NotPreferred",
     "OpenedTest",
     "PageView",
     "PayerInput",

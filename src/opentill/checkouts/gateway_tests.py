@@ -7,14 +7,22 @@ import msgspec
 
 from opentill import merchants, products
 from opentill.checkouts import queries
-from opentill.checkouts.model import MIN_LIFETIME_MS, ItemBody, OpenedTest, Session, SessionBody
+from opentill.checkouts.model import (
+    MIN_LIFETIME_MS,
+    TEST_MARK,
+    ItemBody,
+    OpenedTest,
+    Session,
+    SessionBody,
+)
 from opentill.checkouts.service import open_session
 from opentill.core import ids
 from opentill.core.errors import Invalid
 from opentill.core.payment_methods import BY_NAME, Method
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
-from opentill.gateways import Gateway, candidates, methods_of
+from opentill.gateways import Gateway, PaymentFacts, methods_of
+from opentill.gateways.choice import Misfit, find_misfit
 from opentill.merchants import Actor
 
 _ACTION: Final = "gateways test"
@@ -30,14 +38,13 @@ class GatewayTest(msgspec.Struct, frozen=True, kw_only=True):
     amount: str
 
 
-class NotPreferred(Invalid):
-    """Another gateway is preferred for the payment."""
+class DoesNotFit(Invalid):
+    """The account does not take the payment."""
 
-    def __init__(self, gateway: str, first: str) -> None:
-        """``first`` is the gateway that is preferred for this method and currency now."""
-        reason = f"gateway must be the first choice for this method and currency: that is {first}"
-        super().__init__("gateway", f"{reason}, and not {gateway}")
-        self.first = first
+    def __init__(self, account: str, misfit: Misfit) -> None:
+        """``misfit`` says why."""
+        super().__init__("gateway", f"gateway must fit the payment: {account} does not: {misfit}")
+        self.misfit: Misfit = misfit
 
 
 async def open_gateway_test(
@@ -49,19 +56,18 @@ async def open_gateway_test(
     now: int,
     settings: Settings,
 ) -> Session:
-    """Open a session of 30 minutes whose payment goes through a gateway, and record the actor.
+    """Open a session of 30 minutes that only one account can be paid through; record the actor.
 
-    The session is not pinned to the gateway, which must be the preferred one for this method and
-    currency now. Raises NotFound, Invalid (on ``item.currency`` if there is no exchange rate),
-    NotPreferred, and NotPermitted like ``open_session``.
+    Raises NotFound, Invalid (on ``item.currency`` if there is no exchange rate), DoesNotFit, and
+    NotPermitted like ``open_session``.
     """
     await merchants.find(tx, merchant_id)
-    method = _method(gateways, test)
+    method = _method(gateways, merchant_id, test)
     body = SessionBody(
         item=ItemBody(name=_NAME, price=test.amount, currency=test.currency),
         payment_methods=[method],
         expires_in=MIN_LIFETIME_MS,
-        metadata=msgspec.Raw(msgspec.json.encode({"testPayment": test.gateway})),
+        metadata=msgspec.Raw(msgspec.json.encode({TEST_MARK: test.gateway})),
     )
     session = await open_session(
         tx,
@@ -84,20 +90,26 @@ async def open_gateway_test(
     return session
 
 
-def _method(gateways: Mapping[str, Gateway], test: GatewayTest) -> Method:
-    """Return the payment method of a requested test. Raises Invalid and NotPreferred."""
+def _method(gateways: Mapping[str, Gateway], merchant_id: str, test: GatewayTest) -> Method:
+    """Return the payment method of a requested test. Raises Invalid and DoesNotFit."""
     if test.gateway not in gateways:
         raise Invalid("gateway", f"gateway must be one of {', '.join(gateways)}")
-    products.parse_price(test.amount, test.currency)
+    amount_minor = products.parse_price(test.amount, test.currency)
     offered = methods_of(gateways, test.gateway, test.currency)
     method = BY_NAME.get(test.method)
     if method is None or method not in offered:
         choices = ", ".join(offered) or "none"
         reason = f"method must be one that {test.gateway} offers in {test.currency}: {choices}"
         raise Invalid("method", reason)
-    first = candidates(gateways, method, test.currency)[0]
-    if first != test.gateway:
-        raise NotPreferred(test.gateway, first)
+    payment = PaymentFacts(
+        method=method,
+        currency=test.currency,
+        amount_minor=amount_minor,
+        merchant_id=merchant_id,
+    )
+    misfit = find_misfit(gateways, test.gateway, payment)
+    if misfit is not None:
+        raise DoesNotFit(test.gateway, misfit)
     return method
 
 

@@ -264,6 +264,9 @@ class PublicSession(Session, frozen=True, kw_only=True):
         return logo_path(self.merchant_id, self.logo_sha256)
 
 
+TEST_MARK: Final = "testPayment"  # the key in the metadata of a test payment, for its account
+
+
 class PageView(msgspec.Struct, frozen=True):
     """The data of the payment page: the session, its order and the last payment attempt."""
 

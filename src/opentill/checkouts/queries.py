@@ -194,6 +194,12 @@ INSERT_GATEWAY_TEST = Command(
     values (:merchant_id, :order_id, :gateway, :who, :now)
     """,
 )
+TEST_ACCOUNT = Value(
+    str,
+    """
+    select gateway from gateway_tests where merchant_id = :merchant_id and order_id = :order_id
+    """,
+)
 IS_GATEWAY_TEST = Value(
     bool,
     """

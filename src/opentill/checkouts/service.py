@@ -14,6 +14,7 @@ from opentill.checkouts.model import (
     MAX_CUSTOMER_NAME,
     MAX_DISPLAY_NAME,
     MAX_REFERENCE,
+    TEST_MARK,
     AmountOutOfBounds,
     Item,
     Offer,
@@ -349,6 +350,12 @@ async def pay(
     email = entered.email
     if email.strip() or view.order.source != "EPAY":  # Epay shops do not require an email
         email = inputs.check_email("email", email)
+    account = None
+    if TEST_MARK in view.order.metadata:  # which may also be a merchant's own
+        async with db.connection() as tx:
+            account = await queries.TEST_ACCOUNT.get(
+                tx, merchant_id=session.merchant_id, order_id=session.order_id
+            )
     intent = PaymentIntent(
         merchant_id=session.merchant_id,
         order_id=session.order_id,
@@ -363,6 +370,7 @@ async def pay(
         method=method,
         merchant_name=session.display_merchant_name,
         expires_at=session.expires_at,
+        account=account,
     )
     state = orders.OrderState(view.order, last)
     return await orders.submit(db, gateways, intent, public_url, now, seen=state)

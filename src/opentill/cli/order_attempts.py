@@ -21,6 +21,7 @@ _BASIS: Final = {
     "COST": "lowest cost",
     "SUCCESS_RATE": "best success rate: {percent} %",
     "EXPLORATION": "test of the success rate: {percent} %",
+    "TEST": "test payment of this account",
 }
 _BY_WEIGHT: Final = "at random with weight {weight}"  # by a rule, whatever the priority
 _OBSTACLES: Final = {

@@ -1,7 +1,9 @@
 """Texts that the pages of gateway accounts and routing rules choose by a value."""
 
+from collections.abc import Mapping
 from typing import Final
 
+from opentill.gateways.choice import Misfit
 from opentill.web.translations import N_, NC_
 
 GATEWAY_TITLE: Final = {
@@ -116,4 +118,15 @@ CREDENTIAL_HINT: Final = {
     "wechat_pay_public_key": N_("The content of pub_key.pem."),
     "wechat_pay_products": N_("native is a QR code, h5 opens WeChat on a phone."),
     "wechat_pay_url": N_("Another one for tests."),
+}
+# Why an account does not take a test payment.
+MISFIT_OF_TEST: Final[Mapping[Misfit, str]] = {
+    "UNREADABLE": N_("This server cannot use the account. Replace its credentials"),
+    "BROKEN": N_("The account has paused itself after failures. Resume it first"),
+    "PAUSED": N_("The account is paused. Resume it first"),
+    "RETIRED": N_("The account is retired and takes no payments"),
+    "MODE": N_("The account is for the other kind of money than this deployment"),
+    "MERCHANT": N_("The account belongs to another merchant. Choose that one"),
+    "METHOD": N_("The account does not take this method in this currency"),
+    "AMOUNT": N_("The amount is outside the limits of the account"),
 }

@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import figures, merchants, people, reconciliation
-from opentill.console import account_views
+from opentill.console import account_views, gateway_tests
 from opentill.console.account_views import DAY_MS, QUARTER_MS
 from opentill.console.gateway_accounts import LAST_PAYMENT_MS, PLACE
 from opentill.console.zone import ZONE
@@ -70,6 +70,11 @@ async def show_page(
         )
         owner = [] if account.merchant_id is None else [account.merchant_id]
         names = await merchants.names(tx, owner)
+        test = None
+        if account.status == "ACTIVE" and account.id in gateways and request.may("orders.decide"):
+            values = dict.fromkeys(gateway_tests.FIELDS, "")
+            values["merchant"] = names.get(account.merchant_id or "", "")
+            test = await gateway_tests.read_test_form(request, tx, account.id, values)
     periods: list[dict[str, Any]] = []
     for text, sums in (
         (N_("24 hours"), day),
@@ -92,7 +97,8 @@ async def show_page(
         account=account,
         state=account_views.state_of(account, gateways),
         unreadable=unreadable,
-        is_loaded=account.id in gateways,
+        test=test,
+        is_live=account.livemode,
         owner=names.get(account.merchant_id or "", account.merchant_id or ""),
         methods=account_views.methods_text(localizer, account),
         limits=account_views.limit_views(localizer, account, totals),

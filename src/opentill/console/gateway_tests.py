@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from opentill import checkouts, merchants, orders, people
 from opentill.checkouts import GatewayTest, OpenedTest
+from opentill.console.account_labels import MISFIT_OF_TEST
 from opentill.console.zone import ZONE
 from opentill.core import amounts
 from opentill.core.amounts import UnreadableAmount
@@ -21,7 +22,7 @@ from opentill.core.money import EXPONENTS, Money
 from opentill.core.payment_methods import METHODS
 from opentill.core.settings import SANDBOX
 from opentill.db.database import Tx
-from opentill.gateways import methods_of
+from opentill.gateways import Gateways, methods_of
 from opentill.orders import Order
 from opentill.portal import form_ids, lists, render
 from opentill.portal.labels import AMOUNT_ERROR
@@ -29,7 +30,7 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_FIELDS: Final = ("gateway", "merchant", "amount", "currency", "method")
+FIELDS: Final = ("gateway", "merchant", "amount", "currency", "method")
 _REASON: Final = "on the page of gateways"
 _PAGE_SIZE: Final = 20
 _MOST_NAMES: Final = 50  # the form suggests at most this many merchants
@@ -42,6 +43,43 @@ class Row(msgspec.Struct, frozen=True):
     order: Order
     amount: str
     gateway: str  # the gateway of the last attempt, "" if there is no attempt
+
+
+class TestForm(msgspec.Struct, frozen=True):
+    """What the form of a test payment offers, and its entries."""
+
+    gateway: str
+    form_id: str
+    methods: list[str]
+    currencies: list[str]
+    merchant_names: list[str]
+    values: Mapping[str, str]
+
+
+async def read_test_form(
+    request: PageRequest, tx: Tx, gateway: str, values: Mapping[str, str]
+) -> TestForm:
+    """Return the form of a test payment through an account of this process.
+
+    Without an entry, the merchant is that of the last test payment, or the only one.
+    """
+    gateways = request.app.gateways
+    offered = {code: methods_of(gateways, gateway, code) for code in EXPONENTS}
+    offered_methods = {method for methods in offered.values() for method in methods}
+    suggested, _ = await merchants.search(tx, "", 1, _MOST_NAMES)
+    if not values["merchant"]:
+        tests = await checkouts.list_gateway_tests(tx, "", 1)
+        names = await merchants.names(tx, (test.merchant_id for test in tests))
+        default = suggested[0].name if len(suggested) == 1 else ""
+        values = {**values, "merchant": next(iter(names.values()), default)}
+    return TestForm(
+        gateway=gateway,
+        form_id=form_ids.new_form_id(),
+        methods=[method for method in METHODS if method in offered_methods],
+        currencies=sorted(code for code, methods in offered.items() if methods),
+        merchant_names=[merchant.name for merchant in suggested],
+        values=values,
+    )
 
 
 async def _read_rows(tx: Tx, request: PageRequest) -> tuple[list[Row], str | None]:
@@ -58,7 +96,7 @@ async def _read_rows(tx: Tx, request: PageRequest) -> tuple[list[Row], str | Non
 
 async def show_gateway_tests(request: PageRequest) -> Response:
     """Show the form, a page of test payments, and the link to pay the one that was just opened."""
-    return await _page(request, {name: request.query.get(name, "") for name in _FIELDS})
+    return await _page(request, {name: request.query.get(name, "") for name in FIELDS})
 
 
 async def _page(
@@ -71,13 +109,10 @@ async def _page(
 ) -> Response:
     gateways = request.app.gateways
     gateway = values["gateway"] if values["gateway"] in gateways else next(iter(gateways))
-    offered = {code: methods_of(gateways, gateway, code) for code in EXPONENTS}
-    offered_methods = {method for methods in offered.values() for method in methods}
     view = await checkouts.find_page_view(request.app.db, request.query.get("opened", ""))
     async with request.app.db.connection() as tx:
         rows, older = await _read_rows(tx, request)
-        suggested, _ = await merchants.search(tx, "", 1, _MOST_NAMES)
-        merchant_names = [merchant.name for merchant in suggested]
+        test = await read_test_form(request, tx, gateway, values)
         names = await merchants.names(tx, (row.test.merchant_id for row in rows))
         if view and not await checkouts.is_gateway_test(
             tx, view.session.merchant_id, view.order.id
@@ -92,18 +127,21 @@ async def _page(
         older=older,
         names=names,
         manages=request.may("orders.decide"),
-        methods=[method for method in METHODS if method in offered_methods],
-        currencies=sorted(code for code, methods in offered.items() if methods),
-        merchant_names=merchant_names,
-        is_live=gateway != SANDBOX,
-        values=values,
+        is_live=takes_real_money(request, gateway),
+        test=test,
         opened=view,
         link=f"{request.app.settings.public_url}/checkout/{view.session.id}" if view else "",
-        form_id=form_ids.new_form_id(),
         errors=dict(errors or {}),
         wait=wait,
         zone=ZONE,
     )
+
+
+def takes_real_money(request: PageRequest, name: str) -> bool:
+    """Whether a payment through an account is one of real money."""
+    gateways = request.app.gateways
+    account = gateways.accounts.get(name) if isinstance(gateways, Gateways) else None
+    return name != SANDBOX if account is None else account.livemode
 
 
 async def find_merchant_id(tx: Tx, text: str) -> str:
@@ -122,7 +160,7 @@ async def open_test_payment(request: PageRequest) -> Response:
     Sending the same form again has no effect.
     """
     form = await request.form()
-    values = {name: form.get(name, "").strip() for name in _FIELDS}
+    values = {name: form.get(name, "").strip() for name in FIELDS}
     settings, actor = request.app.settings, people.actor_of(request.login, _REASON)
     values["currency"] = values["currency"].upper()
 
@@ -160,15 +198,8 @@ def _explain(problem: Problem) -> tuple[int, dict[str, str], str]:
             return 422, {"gateway": form_ids.FORM_REUSED}, ""
         case NotFound():
             return 400, {"merchant": N_("Enter the whole name or the ID of a merchant")}, ""
-        case checkouts.NotPreferred(first=first):
-            error = N_(
-                "Payments of this method and currency go to {wait} first, and "
-                "this one would too. Choose another method or currency, or put "
-                "this gateway first for it with OPENTILL_ROUTES or "
-                "OPENTILL_GATEWAYS; one that was not reached within 30 seconds "
-                "comes last"
-            )
-            return 409, {"gateway": error}, first
+        case checkouts.DoesNotFit(misfit=misfit):
+            return 409, {"gateway": MISFIT_OF_TEST[misfit]}, ""
         case merchants.CapabilityOff(why=why):
             return 403, {"merchant": N_("This merchant may not take payments: {wait}")}, why
         case Invalid(field=name):
@@ -199,7 +230,7 @@ pages: Final = (
         PLACE,
         "orders.decide",
         open_test_payment,
-        fields=_FIELDS,
+        fields=FIELDS,
         proves=N_("Open a test payment"),
     ),
 )

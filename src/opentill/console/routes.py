@@ -19,6 +19,7 @@ BASIS: Final[Mapping[Basis, str]] = {
     "COST": N_("lowest cost"),
     "SUCCESS_RATE": N_("best success rate: {percent}"),
     "EXPLORATION": N_("test of the success rate: {percent}"),
+    "TEST": N_("test payment of this account"),
 }
 _BY_WEIGHT: Final = N_("at random with weight {weight}")  # by a rule, whatever the priority
 OBSTACLE: Final[Mapping[Obstacle, str]] = {

@@ -28,6 +28,7 @@ _ENVIRONMENT_WEIGHT: Final = 100  # of accounts of the environment, which have n
 #   COST          a rule prefers low costs
 #   SUCCESS_RATE  a rule prefers high success rates
 #   EXPLORATION   a rule has a part of the payments try accounts with lower success rates
+#   TEST          a test payment of this account, which no other account may take
 Basis = Literal[
     "ONLY",
     "OWN",
@@ -38,6 +39,7 @@ Basis = Literal[
     "COST",
     "SUCCESS_RATE",
     "EXPLORATION",
+    "TEST",
 ]
 # Why a preferred account did not get the payment:
 #   UNREACHABLE   its provider could not be reached

@@ -64,6 +64,7 @@ class PaymentIntent(msgspec.Struct, frozen=True, kw_only=True):
     method: Method
     merchant_name: str  # the name that the gateway shows to the customer
     expires_at: int | None = None
+    account: str | None = None  # the only account that may take a test payment
 
 
 class UnansweredAttempts(msgspec.Struct, frozen=True):

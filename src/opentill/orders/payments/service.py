@@ -24,7 +24,7 @@ from opentill.gateways import (
     find_routes,
     observe_call,
 )
-from opentill.gateways.choice import Obstacle
+from opentill.gateways.choice import Obstacle, RouteReason, find_misfit
 from opentill.gateways.model import (
     Expires,
     Gateway,
@@ -204,7 +204,11 @@ def _find_routes(
         merchant_id=order.merchant_id,
         on_phone=intent.payer.on_phone,
     )
-    routes = find_routes(gateways, payment)
+    if intent.account is None:
+        routes = find_routes(gateways, payment)
+    else:
+        fits = intent.account in gateways and find_misfit(gateways, intent.account, payment) is None
+        routes = [Route(intent.account, RouteReason("TEST"))] if fits else []
     names = {each.account for each in passed}
     return [route for route in routes if route.account not in names] if names else routes
 
