@@ -163,5 +163,7 @@ async def _open_folds(locator: Locator) -> None:
 
 
 def parse_amount(text: str) -> Decimal:
-    """Parse an amount as pages show it, such as ``-€1,234.50``."""
+    """Parse an amount as pages show it, such as ``-€1,234.50``, or a dash for none."""
+    if text.strip() == "–":
+        return Decimal(0)
     return Decimal(re.sub(r"[^0-9.\-]", "", text.replace("\u2212", "-")))

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from decimal import Decimal
 from typing import Any, Final
 
 import httpx2
@@ -141,21 +142,45 @@ class Month:
 
     # Pages that staff read
 
-    async def check_trial_balance(self) -> None:
-        """Open the trial balance as the auditor, and check that each row and column adds up."""
+    async def read_trial_balance(self) -> dict[str, dict[str, Decimal]]:
+        """Open the trial balance as the auditor; return each account's balance by currency.
+
+        A debit balance is negative. Checks that both sides of each currency have the same total.
+        """
         auditor = self.staff["auditor"]
         await auditor.open_page("/console/trial-balance")
-        balances = {
-            table: [(row[0], [parse_amount(cell) for cell in row[1:]])
-                    for row in await auditor.table_cells(table)]
-            for table in ("sums", "each")
-        }  # fmt: skip
-        for table, rows in balances.items():
-            for name, amounts in rows:
-                assert sum(amounts) == 0, (table, name, amounts)
-        for currency, amounts in balances["sums"]:
-            rows_of_currency = [row for name, row in balances["each"] if name.endswith(currency)]
-            assert [sum(column) for column in zip(*rows_of_currency, strict=True)] == amounts
+        tables = auditor.page.locator('table[aria-labelledby^="sums-"]')
+        headings = await tables.evaluate_all(
+            "tables => tables.map(table => table.getAttribute('aria-labelledby'))"
+        )
+        balances = {}
+        for heading in headings:
+            *accounts, total = [
+                (name.partition("\n")[0], parse_amount(debit), parse_amount(credit))
+                for name, debit, credit in await auditor.table_cells(heading)
+            ]
+            debits = sum(debit for _, debit, _ in accounts)
+            credits_ = sum(credit for _, _, credit in accounts)
+            assert total == ("Total", debits, credits_) == ("Total", credits_, debits), heading
+            balances[heading.removeprefix("sums-")] = {
+                name: credit - debit for name, debit, credit in accounts
+            }
+        return balances
+
+    async def check_trial_balance(self) -> None:
+        """Check that the accounts of merchants add up to zero and to the accounts of all."""
+        balances = await self.read_trial_balance()
+        rows = [
+            (row[0], [parse_amount(cell) for cell in row[1:]])
+            for row in await self.staff["auditor"].table_cells("each")
+        ]
+        for name, amounts in rows:
+            assert sum(amounts) == 0, (name, amounts)
+        for currency, accounts in balances.items():
+            of_currency = [amounts for name, amounts in rows if name.endswith(currency)]
+            sums = [sum(column) for column in zip(*of_currency, strict=True)]
+            assert sums == list(accounts.values()), currency
+        assert {name[-3:] for name, _ in rows} == balances.keys()
 
     async def read_needs_attention(self, user: str = "admin") -> str:
         """Return the text of "Needs attention" on the console's first page."""
