@@ -1,5 +1,7 @@
 """Refunds in the list of payments, on a payment's page and on the home page."""
 
+import html
+import re
 from functools import partial
 
 from dashboard.pages import new_form_id, text_of
@@ -10,10 +12,10 @@ from support.api_server import Shop
 from support.people import create_person
 
 
-def _refund(shop: Shop, order_id: str, amount: str, end: str | None) -> str:
+def _refund(shop: Shop, order_id: str, amount: str, end: str | None, *, reason: str = "") -> str:
     """Refund a part of an order and report its end; return the id of the refund."""
     server = shop.api_server
-    refund_id = shop.refund(order_id, amount=amount)["id"]
+    refund_id = shop.refund(order_id, amount=amount, reason=reason)["id"]
     refund = server.tx(partial(refunds.find, merchant_id=shop.id, refund_id=refund_id))
     if end is not None:
         server.tx(lambda tx: world.report_refund(tx, refund, end, server.app.clock()))
@@ -75,6 +77,36 @@ def test_a_failed_refund_needs_attention_until_it_is_marked_as_handled(shop: Sho
     # Somebody else had the page open: nothing changes, and the page is shown as it is now.
     late = ada.post(f"{path}/refunds/{refund_id}/handled", {"how": "again"})
     assert late.headers["location"] == path
+
+
+def test_a_failed_refund_is_repeated_with_its_own_amount_and_reason(shop: Shop) -> None:
+    ada = create_person(shop.api_server, shop.id, "support")
+    agent = create_person(shop.api_server, None, staff_role="support")
+    order = shop.create_paid_order(shop.create_product(price="17.50")["id"])["id"]
+    refund_id = _refund(shop, order, "5.00", "REFUSED", reason="Duplicate: ordered twice")
+    path, console = f"/dashboard/{shop.id}/payments/{order}", f"/console/payments/{order}"
+    for person, place in ((ada, path), (agent, console)):
+        link = re.search(r'href="([^"]*/refund\?[^"]*)">Refund again', person.get(place).text)
+        assert link, place
+        dialog = person.get(html.unescape(link[1])).text
+        amount = re.search(r'<input id="amount"[^>]*? value="([^"]*)"', dialog)
+        assert amount, place
+        assert amount[1] == "5.00", place
+        assert 'name="quoted" value="5.00"' in dialog
+        assert ">Refund $5.00</button>" in dialog or person is agent
+    assert "reason=Duplicate%3A+ordered+twice" in agent.get(console).text
+    dialog = ada.get(f"{path}/refund?amount=5.00&why=duplicate&reason=ordered+twice").text
+    assert '<option value="duplicate" selected>' in dialog
+    assert 'value="ordered twice"' in dialog
+    # The plain refund of the page is still of all that is left.
+    page = ada.get(path).text
+    assert f'href="{path}/refund"' in page
+    assert 'name="quoted" value="17.50"' in ada.get(f"{path}/refund").text
+    # Less than the failed amount is left: the dialog suggests what is left.
+    _refund(shop, order, "14.00", "SUCCEEDED")
+    page = ada.get(path).text
+    assert f"{path}/refund?amount=3.50&amp;why=duplicate&amp;reason=ordered+twice" in page
+    assert f"handled-{refund_id}" in page
 
 
 def test_roles_that_may_not_refund_cannot_mark_a_refund_as_handled(shop: Shop) -> None:

@@ -54,13 +54,13 @@ def test_the_timeline_shows_what_happened_newest_first_and_no_bookkeeping(
     assert not re.search(r"\b(txn|evt|att|re)_[0-9a-z]{14,}", timeline)
     assert ledger_rows(page) == [
         "Correction +$0.50 Available $14.70",
-        "Released +$15.00 Available $14.20 Frozen $0.00",
-        "Held for dispute -$15.00 Available -$0.80 Frozen $15.00",
-        "Settlement +$14.20 Pending $0.00 Available $14.20",
-        "Released +$1.00 Pending $14.20 Frozen $0.00",
-        "Held for refund -$1.00 Pending $13.20 Frozen $1.00",
+        "Released $15.00 from Frozen to Available $0.00 Available $14.20 Frozen $0.00",
+        "Held for dispute $15.00 from Available to Frozen $0.00 Available -$0.80 Frozen $15.00",
+        "Settlement $14.20 from Pending to Available $0.00 Pending $0.00 Available $14.20",
+        "Released $1.00 from Frozen to Pending $0.00 Pending $14.20 Frozen $0.00",
+        "Held for refund $1.00 from Pending to Frozen $0.00 Pending $13.20 Frozen $1.00",
         "Refund -$5.00 Frozen $0.00",
-        "Held for refund -$5.00 Pending $14.20 Frozen $5.00",
+        "Held for refund $5.00 from Pending to Frozen $0.00 Pending $14.20 Frozen $5.00",
         "Fee -$0.80 Pending $19.20",
         "Payment +$20.00 Pending $20.00",
     ]
@@ -83,7 +83,7 @@ def test_the_timeline_shows_what_happened_newest_first_and_no_bookkeeping(
         "one cup broken", "RMA-7", "card closed", "cart A-7", "n 2", "Blue &lt;teapot&gt;",
         "ann@example.com", "HTTP 503", "Send again", "https://shop.example.com/hook",
         "Times are in UTC.", "Fee (4%) -$0.80", "Arrives Usually",
-        "Net $19.20", "Net after refunds $14.20",
+        "Net $19.20", "Net after refunds $14.20 The platform fee is not refunded.",
     ):  # fmt: skip
         assert text in page_text, text
     assert "unsafe" not in page.headers["content-security-policy"]

@@ -96,6 +96,7 @@ async def _values(request: PageRequest, form_input: FormInput | None = None) -> 
         "manages": manages,
         "offers": offers,
         "waiting": waiting,
+        "repeat_refund": partial(refund_form.query_to_repeat, by_staff=True),
         "anchors": [offer.anchor for offer in offers],
         "seen": payment_actions.state_token(payment.order),
         "form_input": form_input,

@@ -51,7 +51,12 @@ async def _read_values(request: PageRequest) -> dict[str, Any]:
         "most_notes": MOST_NOTES,
         "form_id": form_ids.new_form_id,
         "failed_refunds": [
-            (one, refund_failures.text_of(one.error_message or "", request.localizer.language))
+            (
+                one,
+                refund_failures.text_of(one.error_message or "", request.localizer.language),
+                refund_form.query_to_repeat(one, payment.order),
+                f"how-{one.id}",
+            )
             for one in payment.refunds
             if one.needs_attention
         ],

@@ -2,26 +2,38 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 from markupsafe import Markup
 
-from opentill.ledger import Entry
+from opentill.ledger import MERCHANT_ACCOUNTS, Entry
 from opentill.portal.labels import SHOP_NOTICE, entry_name
 from opentill.portal.payment_details import Payment, amount_formatter
 from opentill.web.language import Localizer
 from opentill.web.translations import N_, NC_
 from opentill.webhooks import EventDelivery, OrderEvent
 
+_ACCOUNT_NAMES: Final = {
+    "pending": N_("Pending"),
+    "available": N_("Available"),
+    "frozen": N_("Frozen"),
+    "reserve": N_("In reserve"),
+}
 Fact = tuple[str, str | Markup]  # the name of a detail, and its text
 
 
 class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the ledger; ``balances`` are those that it changed, as they are after it."""
+    """An entry of the ledger; ``balances`` are those that it changed, as they are after it.
+
+    ``amount`` is what the entry added to the merchant's money, so that the amounts of all entries
+    add up. It is 0 for a transfer between accounts of the merchant, which ``transfer`` describes.
+    """
 
     entry: Entry
     name: str
     amount: str
+    transfer: Markup | None
     balances: tuple[Fact, ...]
 
 
@@ -70,21 +82,28 @@ def ledger_rows(payment: Payment, localizer: Localizer) -> list[LedgerRow]:
     amount = amount_formatter(localizer)
 
     def row(entry: Entry) -> LedgerRow:
-        balances = (
-            ("pending", N_("Pending"), entry.pending_after),
-            ("available", N_("Available"), entry.available_after),
-            ("frozen", N_("Frozen"), entry.frozen_after),
-            ("reserve", N_("In reserve"), entry.reserve_after),
-        )
         changed = {entry.from_account, entry.to_account}
-        sign = "+" if entry.shown_minor > 0 else ""
+        is_transfer = changed <= set(MERCHANT_ACCOUNTS)
+        added_minor = 0 if is_transfer else entry.shown_minor
+        sign = "+" if added_minor > 0 else ""
+        transfer = (
+            localizer.gettext(
+                N_("{amount} from {source} to {target}"),
+                amount=amount(entry.amount_minor, entry.currency),
+                source=localizer.gettext(_ACCOUNT_NAMES[entry.from_account]),
+                target=localizer.gettext(_ACCOUNT_NAMES[entry.to_account]),
+            )
+            if is_transfer
+            else None
+        )
         return LedgerRow(
             entry=entry,
             name=entry_name(entry.type, entry.source_type),
-            amount=sign + amount(entry.shown_minor, entry.currency),
+            amount=sign + amount(added_minor, entry.currency),
+            transfer=transfer,
             balances=tuple(
-                (name, amount(minor, entry.currency))
-                for account, name, minor in balances
+                (name, amount(getattr(entry, f"{account}_after"), entry.currency))
+                for account, name in _ACCOUNT_NAMES.items()
                 if account in changed
             ),
         )

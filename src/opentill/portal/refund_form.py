@@ -7,6 +7,7 @@ shown again with the new figures, and refunds nothing.
 
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import msgspec
 from starlette.responses import Response
@@ -21,7 +22,7 @@ from opentill.portal import form_ids, render
 from opentill.portal.labels import AMOUNT_ERROR, REFUND_REASON
 from opentill.portal.payment_details import amount_formatter, refundable_minor
 from opentill.portal.request import PageRequest
-from opentill.refunds import Quote, RefundBody
+from opentill.refunds import Quote, Refund, RefundBody
 from opentill.web.translations import N_
 
 _LONGEST_REASON: Final = 255  # characters (contract.md#refund-create)
@@ -211,6 +212,21 @@ def reason_of(form: Mapping[str, str]) -> str:
     chosen = REFUND_REASON.get(form.get("why", ""), "")
     details = form.get("reason", "").strip()
     return f"{chosen}: {details}" if chosen and details else chosen or details
+
+
+def query_to_repeat(failed: Refund, order: Order, *, by_staff: bool = False) -> str:
+    """Return the query of the dialog that suggests the amount and reason of a failed refund.
+
+    If less than this amount is left to refund, the dialog suggests all that is left. The dialog
+    of staff has the whole reason in one field.
+    """
+    amount_minor = min(failed.amount_minor, refundable_minor(order))
+    why, reason = "", failed.reason
+    for value, name in () if by_staff else REFUND_REASON.items():
+        if failed.reason == name or failed.reason.startswith(f"{name}: "):
+            why, reason = value, failed.reason[len(name) :].removeprefix(": ")
+    entries = {"amount": _amount_text(amount_minor, order.currency), "why": why, "reason": reason}
+    return urlencode({name: text for name, text in entries.items() if text})
 
 
 def check(
