@@ -1,6 +1,7 @@
 """The search in the console finds everything of all merchants that the role may see."""
 
 import re
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
@@ -11,7 +12,7 @@ from opentill import payouts
 from opentill.merchants import queries as merchant_queries
 from opentill.orders.search import across_merchants
 from opentill.orders.search import jobs as indexing
-from opentill.people import STAFF_ROLES, StaffRole
+from opentill.people import STAFF_ROLES, StaffRole, staff_may
 from opentill.products import queries as product_queries
 from support import world
 from support.api_server import Shop
@@ -182,3 +183,24 @@ def test_names_of_products_and_merchants_are_those_of_all_merchants(shop: Shop) 
         assert len(matches) == number
     rows = shop.api_server.tx(merchant_queries.ALL_NAMES.all)
     assert shop.id in {row.id for row in rows}
+
+
+def test_the_statement_of_a_merchant_is_found_and_linked_from_its_page(shop: Shop) -> None:
+    name = f"Lantern {shop.id[-8:]}"
+    shop.api_server.sql("update merchants set name = $1 where id = $2", name, shop.id)
+    finance = create_person(shop.api_server, None, staff_role="finance")
+    for text in (f"statement {name}", f"{name} Statements", f"state {name}"):
+        assert name in search(finance, text)["Pages"]
+    assert "Pages" not in search(finance, name)
+    page = finance.get("/console/search", params={"q": f"statement {name}"}).text
+    (address,) = re.findall(rf'href="(/dashboard/{shop.id}/balance/statement[^"]*)"', page)
+    today = datetime.fromtimestamp(shop.api_server.app.clock() / 1000, UTC).date()
+    end = today.replace(day=1) - timedelta(days=1)
+    assert f"from={end.replace(day=1)}" in address
+    assert f"to={end}" in address
+    merchant_page = finance.get(f"/console/merchants/{shop.id}").text
+    assert merchant_page.count(f'href="{address}"') == 2
+    assert finance.get(address.replace("&amp;", "&")).status_code == 200
+    support = create_person(shop.api_server, None, staff_role="support")
+    may_read = staff_may("support", "balance.read")
+    assert ("balance/statement" in support.get(f"/console/merchants/{shop.id}").text) == may_read

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
+from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 import msgspec
 from starlette.responses import Response
@@ -20,7 +22,7 @@ from opentill.merchants import Merchant, Terms, TermsVersion
 from opentill.orders import Order, OrdersQuery
 from opentill.payouts import StoredAccount
 from opentill.people import Permission
-from opentill.portal import render
+from opentill.portal import lists, render
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
@@ -114,6 +116,7 @@ async def show_merchant(request: PageRequest) -> Response:
             (payout, localizer.amount(Money(payout.amount_minor, payout.currency)))
             for payout in newest_payouts
         ],
+        last_statement=last_statement(request, merchant) if request.may("balance.read") else "",
         account=account,
         account_state=_account_state(account, held_since, now),
         dashboard_pages=[
@@ -122,6 +125,13 @@ async def show_merchant(request: PageRequest) -> Response:
             if request.may(permission)
         ],
     )
+
+
+def last_statement(request: PageRequest, merchant: Merchant) -> str:
+    """Return the address of the merchant's statement of last month."""
+    months = lists.months(request, ZoneInfo(merchant.time_zone))
+    query = urlencode(months[1].query)
+    return f"{request.base}/dashboard/{merchant.id}/balance/statement?{query}"
 
 
 def _account_state(account: StoredAccount | None, held_since: int | None, now: int) -> str:

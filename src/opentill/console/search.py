@@ -22,6 +22,7 @@ from opentill import (
     webhooks,
 )
 from opentill.console.labels import DIFFERENCE, MERCHANT_STATUS
+from opentill.console.merchant import last_statement
 from opentill.console.payout_labels import RUN_PAYOUT_STATUS, RUN_STATUS
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, NotFound
@@ -33,7 +34,10 @@ from opentill.portal import render, search
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.portal.search import SHOWN, Group, Hit
+from opentill.web.translations import N_
 
+_STATEMENT: Final = N_("Statement")
+_PREFIX: Final = 5  # letters of the word after which the suggestions have statements
 _MATCHES: Final = 50  # newest payments whose customers are shown
 _Names = dict[str, str]  # the names of merchants by id
 
@@ -147,6 +151,8 @@ async def _find_groups(request: PageRequest, text: str) -> list[Group]:
     async with request.app.db.connection() as tx:
         if request.may("merchants.read"):
             groups.append(await _find_merchants(tx, request, text))
+        if request.may("balance.read"):
+            groups.append(await _find_statements(tx, request, text))
         if request.may("products.read"):
             groups.append(await _find_products(tx, request, text, names))
         if request.may("payouts.read"):
@@ -225,6 +231,34 @@ async def _find_merchants(tx: Tx, request: PageRequest, text: str) -> Group:
         ],
         href=f"{request.console('merchants')}?{urlencode({'query': text})}",
         total=total,
+    )
+
+
+async def _find_statements(tx: Tx, request: PageRequest, text: str) -> Group:
+    """Return last month's statements of merchants for "statement" and a part of their names."""
+    words = text.split()
+    names = {"statement", request.localizer.gettext(_STATEMENT).casefold()}
+    matches = [word for word in words if _names_statement(word.casefold(), names)]
+    others = " ".join(word for word in words if word not in matches)
+    page, _ = await merchants.search(tx, others, 1, SHOWN) if matches else ([], 0)
+    return Group(
+        id="pages",
+        hits=[
+            Hit(
+                href=last_statement(request, merchant),
+                title=request.localizer.gettext(N_("Last month’s statement")),
+                details=[merchant.name],
+            )
+            for merchant in page
+        ],
+    )
+
+
+def _names_statement(word: str, names: set[str]) -> bool:
+    """Whether somebody types a name of statements: its beginning, or its plural."""
+    return any(
+        word in {name, f"{name}s"} or (len(word) >= _PREFIX and name.startswith(word))
+        for name in names
     )
 
 
