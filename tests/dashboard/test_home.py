@@ -137,7 +137,7 @@ def test_a_count_that_reaches_its_limit_is_shown_with_a_plus(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    monkeypatch.setattr("opentill.disputes.service.MOST_COUNTED", 2)
+    monkeypatch.setattr("opentill.disputes.overview.MOST_COUNTED", 2)
     monkeypatch.setattr(disputes, "MOST_COUNTED", 2)
     monkeypatch.setattr("opentill.payouts.service.MOST_FAILED", 2)
     monkeypatch.setattr(payouts, "MOST_FAILED", 2)

@@ -187,10 +187,14 @@ def _payments(request: PageRequest, text: str, matches: Matches, names: _Names) 
 def _customers(request: PageRequest, text: str, matches: Matches, names: _Names) -> Group:
     """Return the customers of the newest matching payments."""
     newest: dict[tuple[str, str], Order] = {}
+    last_paid_at: dict[tuple[str, str], int] = {}
     if matches.by_customer:
         for order in matches.orders:
-            newest.setdefault((order.merchant_id, order.customer_email.lower()), order)
-    customers = list(newest.values())
+            key = order.merchant_id, order.customer_email.lower()
+            newest.setdefault(key, order)
+            if order.paid_at is not None:
+                last_paid_at[key] = max(order.paid_at, last_paid_at.get(key, 0))
+    customers = list(newest.items())
     return Group(
         id="customers",
         hits=[
@@ -198,10 +202,10 @@ def _customers(request: PageRequest, text: str, matches: Matches, names: _Names)
                 _payments_of(request, order),
                 order.customer_name,
                 order.customer_email,
-                order.created_at,
+                last_paid_at.get(key),
                 names.get(order.merchant_id, order.merchant_id),
             )
-            for order in customers[:SHOWN]
+            for key, order in customers[:SHOWN]
         ],
         href=f"{request.console('payments')}?{urlencode({'query': text})}",
         total=len(customers) if matches.is_complete else None,

@@ -28,8 +28,8 @@ _COLUMNS: Final = payments_columns.without("customer")
 Sort = Literal["recent", "spent", "payments", "name"]
 _SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
 _FILE_COLUMNS: Final = (
-    "email", "name", "currency", "payments", "spent", "refunded", "first_payment_utc",
-    "last_payment_utc",
+    "email", "name", "currency", "payments", "spent", "refunded", "net_spent",
+    "first_payment_utc", "last_payment_utc",
 )  # fmt: skip
 
 
@@ -46,13 +46,18 @@ class Customer(msgspec.Struct, frozen=True):
 
     @property
     def settled_minor(self) -> int:
-        """What the customer has paid, in the merchant's settlement currency."""
+        """What the customer has paid and not got back, in the merchant's settlement currency."""
         return sum(total.settled_minor for total in self.totals)
 
     @property
     def spent(self) -> list[Money]:
-        """What the customer has paid in each currency."""
-        return [Money(total.paid_minor, total.currency) for total in self.totals]
+        """What the customer has paid and not got back, in each currency."""
+        return [Money(total.spent_minor, total.currency) for total in self.totals]
+
+    @property
+    def last_paid_at(self) -> int | None:
+        """When the customer paid last, None for never; Unix ms."""
+        return max((total.last_paid_at for total in self.totals), default=None)
 
 
 async def show(request: PageRequest) -> Response:
@@ -62,6 +67,8 @@ async def show(request: PageRequest) -> Response:
     if len(newest) == 1 and newest[0].email.lower() == email.lower():
         return page_helpers.redirect(request, "customers", "one", email=newest[0].email)
     sort = lists.choice(request, "sort", _SORTS) or "recent"
+    if sort == "recent" and not email:
+        newest = await _complete_last_payments(request, newest)
     pager = Pager(lists.page_number(request), len(newest))
     first, last = (pager.number - 1) * pager.size, pager.number * pager.size
     # The order by name or time needs no totals of customers on other pages.
@@ -113,6 +120,17 @@ async def _find(
         return []
 
 
+async def _complete_last_payments(
+    request: PageRequest, newest: Sequence[CustomerOrder]
+) -> list[CustomerOrder]:
+    """Sort customers by their last payment, also those whose newest orders are all unpaid."""
+    db = request.app.replica.reading()
+    unpaid = [customer for customer in newest if customer.last_paid_at is None]
+    completed = await orders.add_last_payments(db, request.merchant_id, unpaid)
+    paid = [customer for customer in newest if customer.last_paid_at is not None]
+    return orders.sort_customers([*paid, *completed])
+
+
 async def _has_more(request: PageRequest) -> bool:
     """Whether the merchant has more payments than those whose customers are listed."""
     counts = await request.app.replica.reading().read(
@@ -148,7 +166,7 @@ async def export(request: PageRequest) -> Response:
 def _file_rows(customer: Customer) -> list[Sequence[str]]:
     person = tuple(map(csvfile.format_cell, (customer.newest.email, customer.newest.name)))
     if not customer.totals:
-        return [(*person, "", "0", "", "", "", "")]
+        return [(*person, "", "0", "", "", "", "", "")]
     return [
         (
             *person,
@@ -156,6 +174,7 @@ def _file_rows(customer: Customer) -> list[Sequence[str]]:
             str(total.payments),
             money.show(total.paid_minor, total.currency),
             money.show(total.refunded_minor, total.currency),
+            money.show(total.spent_minor, total.currency),
             csvfile.format_utc(total.first_paid_at),
             csvfile.format_utc(total.last_paid_at),
         )
@@ -187,7 +206,7 @@ async def show_one(request: PageRequest) -> Response:
         name=next((order.customer_name for order in page if order.customer_name), ""),
         zone=zone,
         sums=[
-            (row, Money(row.paid_minor, row.currency), Money(row.refunded_minor, row.currency))
+            (row, Money(row.spent_minor, row.currency), Money(row.refunded_minor, row.currency))
             for row in sums
         ],
         most_summed=orders.MAX_SUMMED if total > orders.MAX_SUMMED else 0,

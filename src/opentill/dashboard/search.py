@@ -153,7 +153,7 @@ async def _find_customers(request: PageRequest, text: str) -> Group:
                 _list_of(request, "customers", "one", email=customer.email),
                 customer.name,
                 customer.email,
-                customer.created_at,
+                customer.last_paid_at,
             )
             for customer in customers[:SHOWN]
         ],

@@ -11,9 +11,11 @@ from opentill.orders.customers.model import (
 )
 from opentill.orders.customers.service import (
     MAX_SUMMED,
+    add_last_payments,
     find_customers,
     find_customers_of_orders,
     recent_customers,
+    sort_customers,
     sums_of_customer,
     totals_of_customers,
 )
@@ -146,6 +148,7 @@ __all__ = [
     "Settled",
     "Status",
     "Transition",
+    "add_last_payments",
     "add_note",
     "all_with_livemode",
     "apply_duplicate_return",
@@ -214,6 +217,7 @@ __all__ = [
     "settle_batch",
     "settle_one",
     "settled_share",
+    "sort_customers",
     "start_attempt",
     "submit",
     "sums_of_customer",

@@ -133,8 +133,8 @@ def payment_hit(request: PageRequest, order: Order, href: str, *details: str) ->
     )
 
 
-def customer_hit(href: str, name: str | None, email: str, at: int, *details: str) -> Hit:
-    """Return the result that shows a customer; ``at`` is the time of their newest payment."""
+def customer_hit(href: str, name: str | None, email: str, at: int | None, *details: str) -> Hit:
+    """Return the result that shows a customer; ``at`` is their last payment, None for none."""
     return Hit(
         href=href,
         title=name or email,

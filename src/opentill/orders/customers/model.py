@@ -9,7 +9,11 @@ from opentill.orders.model import Status
 
 
 class CustomerOrder(msgspec.Struct, frozen=True):
-    """The newest order of a customer, with the email address and the name as in that order."""
+    """The newest order of a customer, with the email address and the name as in that order.
+
+    ``last_paid_at`` is the time of the last payment among the orders that were read, None if none
+    of them is paid.
+    """
 
     email: str
     name: str | None
@@ -18,6 +22,7 @@ class CustomerOrder(msgspec.Struct, frozen=True):
     status: Status
     amount_minor: int
     currency: str
+    last_paid_at: int | None = None
 
 
 class OrderCustomer(msgspec.Struct, frozen=True):
@@ -32,8 +37,8 @@ class OrderCustomer(msgspec.Struct, frozen=True):
 class CustomerTotal(msgspec.Struct, frozen=True):
     """The paid orders of a customer in one presentment currency, in minor units.
 
-    ``term`` is the email address in small letters. ``settled_minor`` is the part of ``paid_minor``
-    in the merchant's settlement currency, so that customers can be compared.
+    ``term`` is the email address in small letters. ``settled_minor`` is ``spent_minor`` in the
+    merchant's settlement currency, so that customers can be compared.
     """
 
     term: str
@@ -44,6 +49,11 @@ class CustomerTotal(msgspec.Struct, frozen=True):
     settled_minor: int
     first_paid_at: int
     last_paid_at: int
+
+    @property
+    def spent_minor(self) -> int:
+        """What the customer has paid and not got back."""
+        return self.paid_minor - self.refunded_minor
 
 
 class CustomerSums(msgspec.Struct, frozen=True):
@@ -61,3 +71,8 @@ class CustomerSums(msgspec.Struct, frozen=True):
     disputed: int
     first_paid_at: int | None
     last_paid_at: int | None
+
+    @property
+    def spent_minor(self) -> int:
+        """What the customer has paid and not got back."""
+        return self.paid_minor - self.refunded_minor

@@ -15,7 +15,7 @@ RECENT: Final = Query(
     CustomerOrder,
     """
     select customer_email as email, customer_name as name, id as order_id, created_at, status,
-        amount_minor, currency
+        amount_minor, currency, paid_at as last_paid_at
     from orders where merchant_id = :merchant_id
     order by created_at desc, id desc limit :limit
     """,
@@ -26,7 +26,7 @@ NEWEST_OF: Final = Query(
     CustomerOrder,
     """
     select o.customer_email as email, o.customer_name as name, o.id as order_id, o.created_at,
-        o.status, o.amount_minor, o.currency
+        o.status, o.amount_minor, o.currency, o.paid_at as last_paid_at
     from unnest(:term::text[], :place::text[]) as bucket (term, place)
     cross join lateral (
         select t.order_id from search_terms t
@@ -76,7 +76,9 @@ TOTALS: Final = Query(
     select customer.term, o.currency, count(*) as payments,
         sum(o.amount_minor)::bigint as paid_minor,
         sum(o.refunded_minor)::bigint as refunded_minor,
-        sum(o.gross_settled_minor)::bigint as settled_minor,
+        sum(round(
+            o.gross_settled_minor::numeric * (o.amount_minor - o.refunded_minor) / o.amount_minor
+        ))::bigint as settled_minor,
         min(o.paid_at) as first_paid_at, max(o.paid_at) as last_paid_at
     from (
         select bucket.term, hit.order_id as id

@@ -25,18 +25,23 @@ from opentill.orders.search.queries import PENDING
 MAX_SUMMED: Final = 10_000
 # The totals of a list of customers cover at most this many orders of each customer.
 _MOST_TOTALLED: Final = 1_000
+_BATCH: Final = 500  # customers whose totals a statement reads
 
 
 async def recent_customers(tx: Tx, merchant_id: str, orders: int) -> list[CustomerOrder]:
-    """Return the customers of a merchant's last ``orders`` orders, each with their newest one."""
+    """Return the customers of a merchant's last ``orders`` orders, sorted by their last payment.
+
+    Each has their newest order, and the last payment among these orders.
+    """
     rows = await queries.RECENT.all(tx, merchant_id=merchant_id, limit=orders)
-    return _newest_first(row for row in rows if row.email)
+    return sort_customers(_newest_of_each(row for row in rows if row.email))
 
 
 async def find_customers(db: Db, merchant_id: str, text: str) -> list[CustomerOrder]:
     """Return the customers with a part of their name or email that begins with a text.
 
-    Each has their newest order; the newest come first. Raises Invalid if too many match.
+    Each has their newest order. They are sorted by their last payment. Raises Invalid if too many
+    match.
     """
 
     async def read(tx: Tx) -> list[CustomerOrder]:
@@ -52,7 +57,33 @@ async def find_customers(db: Db, merchant_id: str, text: str) -> list[CustomerOr
         )
         return [*rows, *(_order_of(candidate) for candidate in matches)]
 
-    return _newest_first(await db.read_snapshot(read))
+    customers = _newest_of_each(await db.read_snapshot(read))
+    return sort_customers(await add_last_payments(db, merchant_id, customers))
+
+
+async def add_last_payments(
+    db: Db, merchant_id: str, customers: Sequence[CustomerOrder]
+) -> list[CustomerOrder]:
+    """Set ``last_paid_at`` of customers to that of all their orders, as on their own page."""
+    last_paid_at: dict[str, int] = {}
+    for start in range(0, len(customers), _BATCH):
+        emails = [customer.email for customer in customers[start : start + _BATCH]]
+        totals = await totals_of_customers(db, merchant_id, emails)
+        for email, rows in totals.items():
+            last_paid_at[email] = max(row.last_paid_at for row in rows)
+    return [
+        msgspec.structs.replace(customer, last_paid_at=last_paid_at.get(customer.email))
+        for customer in customers
+    ]
+
+
+def sort_customers(customers: Iterable[CustomerOrder]) -> list[CustomerOrder]:
+    """Return customers with the last payment first, then those without one by newest order."""
+    return sorted(
+        customers,
+        key=lambda row: (row.last_paid_at or 0, row.created_at, row.order_id),
+        reverse=True,
+    )
 
 
 async def find_customers_of_orders(
@@ -155,10 +186,17 @@ def _order_of(order: Candidate) -> CustomerOrder:
     )
 
 
-def _newest_first(rows: Iterable[CustomerOrder]) -> list[CustomerOrder]:
-    """Return the newest order of each email address, newest first."""
+def _newest_of_each(rows: Iterable[CustomerOrder]) -> list[CustomerOrder]:
+    """Return the newest order of each email address, with the last payment of all its orders."""
     ordered = sorted(rows, key=lambda row: (row.created_at, row.order_id), reverse=True)
     newest: dict[str, CustomerOrder] = {}
+    last_paid_at: dict[str, int] = {}
     for row in ordered:
-        newest.setdefault(terms.term_of(row.email), row)
-    return list(newest.values())
+        term = terms.term_of(row.email)
+        newest.setdefault(term, row)
+        if row.last_paid_at is not None:
+            last_paid_at[term] = max(row.last_paid_at, last_paid_at.get(term, 0))
+    return [
+        msgspec.structs.replace(row, last_paid_at=last_paid_at.get(term))
+        for term, row in newest.items()
+    ]
