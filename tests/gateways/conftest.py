@@ -1,6 +1,7 @@
 """Fixtures: the sandbox bank, and a server with several gateways."""
 
 from gateways.several_gateways import deployment
+from gateways.stripe_gateways import stripe_bank, stripe_gateway
 from support.alipay_shop import alipay_bank, alipay_shop
 from support.paypal_shop import paypal_bank, paypal_shop
 from support.sandbox_bank import receiver, shop, slow_bank_shop, slow_bank_url
@@ -22,6 +23,8 @@ __all__ = [
     "shop",
     "slow_bank_shop",
     "slow_bank_url",
+    "stripe_bank",
+    "stripe_gateway",
     "wechat_pay_bank",
     "wechat_pay_gateway",
     "wechat_pay_shop",

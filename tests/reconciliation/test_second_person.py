@@ -14,12 +14,12 @@ from opentill.merchants import Actor
 from opentill.payouts import Payout
 from opentill.people import Approver
 from opentill.reconciliation import WaitingLine
-from reconciliation.test_bank import (
+from reconciliation.bank_statements import (
     CSV,
-    _create_sent_payouts,
-    _read_results,
     apply,
+    create_sent_payouts,
     entry,
+    read_results,
     statement,
 )
 from support.payout_runs import create_payee
@@ -30,7 +30,7 @@ RULES: Final = approvals.Rules(Decimal(5), True, frozenset())
 
 
 async def create_paid_payout(db: Db) -> Payout:
-    (payout,) = await _create_sent_payouts(db, 1)
+    (payout,) = await create_sent_payouts(db, 1)
     return await db.run(lambda tx: payouts.pay(tx, payout.id, "B-1", "sent", "ann", NOW))
 
 
@@ -56,7 +56,7 @@ async def test_a_return_above_the_limit_waits_for_an_approval(db: Db) -> None:
     assert (result.returned, result.in_inbox, result.waiting) == (0, 0, [line])
     assert (request.action, request.asked_by) == ("payout-returned", "ann")
     assert request.report == approvals.ReportLine(file_id=result.file_id, line=1)
-    assert (await _read_results(db, [payout]))[0] == ("PAID", "B-1")
+    assert (await read_results(db, [payout]))[0] == ("PAID", "B-1")
     # Neither the same file nor another file with the same booking creates a second request.
     repeated = await apply(db, content, above=Decimal(5), actor=ANN)
     assert (repeated.is_new, repeated.waiting) == (False, [line])
@@ -66,13 +66,13 @@ async def test_a_return_above_the_limit_waits_for_an_approval(db: Db) -> None:
     with pytest.raises(Invalid):
         await approve(db, request.id, "ann")
     await approve(db, request.id)
-    assert (await _read_results(db, [payout]))[0][0] == "FAILED"
+    assert (await read_results(db, [payout]))[0][0] == "FAILED"
     afterwards = await apply(db, content + b" \n", above=Decimal(5), actor=ANN)
     assert (afterwards.repeated, afterwards.in_inbox, afterwards.waiting) == (1, 0, [])
 
 
 async def test_a_failure_of_a_pending_payout_above_the_limit_waits_for_an_approval(db: Db) -> None:
-    (payout,) = await _create_sent_payouts(db, 1)
+    (payout,) = await create_sent_payouts(db, 1)
     line = f"{payout.id},failed,100.00,EUR,B-3,AC01\r\n"
     result = await apply(db, (CSV + line).encode(), above=Decimal(5), actor=ANN)
     assert result.returned == 0
@@ -124,7 +124,7 @@ async def test_concurrent_uploads_and_approvals_count_once(db: Db) -> None:
 
     approved = await asyncio.gather(*(attempt(name) for name in ("bob", "cid", "bob", "dan")))
     assert sorted(approved) == [False, False, False, True]
-    assert (await _read_results(db, [payout]))[0][0] == "FAILED"
+    assert (await read_results(db, [payout]))[0][0] == "FAILED"
 
 
 async def test_a_second_credit_in_one_file_goes_to_the_inbox(db: Db) -> None:
