@@ -60,7 +60,9 @@ def test_members_see_who_accepted_the_agreement_and_when(shop: Shop) -> None:
     current = agreement.current(shop.api_server.settings)
     page = read_page(ada, shop)
     assert "The agreement is not accepted yet" in page
-    assert "<h3>1. Words used</h3>" in page  # one level below the headings of the page
+    assert (
+        '<h3 id="section-1">1. Words used</h3>' in page
+    )  # one level below the headings of the page
     for digest in (current.rendered_document_sha256, current.template_sha256):
         assert f"<code>{digest}</code>" in page
     assert "<form" not in read_page(viewer, shop).split('id="text"')[1].split("</main>")[0]

@@ -11,7 +11,7 @@ from opentill.dashboard import page_helpers
 from opentill.portal import render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
-from opentill.web.markdown import markdown
+from opentill.web.markdown import markdown, with_contents
 from opentill.web.translations import N_
 
 
@@ -29,12 +29,14 @@ async def _render_agreement(
         merchant = await merchants.find(tx, request.merchant_id)
         acceptances = await agreement.acceptances(tx, request.merchant_id)
     by_version = {row.agreement_version: row for row in acceptances}
+    content, contents = with_contents(markdown(document.markdown_content, below=1), level=3)
     return render.page(
         request,
         "agreement.html",
         status,
         document=document,
-        content=markdown(document.markdown_content, below=1),
+        content=content,
+        contents=contents,
         state=agreement.status(document, acceptances),
         accepted=by_version.pop(document.agreement_version, None),
         earlier=list(by_version.values()),

@@ -1,6 +1,6 @@
 """The statement of a range of days as a PDF for bookkeeping."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -9,7 +9,7 @@ from starlette.responses import Response
 from opentill import figures, merchants
 from opentill.core.errors import NotFound
 from opentill.dashboard import page_helpers
-from opentill.dashboard.labels import BALANCE, CHANGE_REASON
+from opentill.dashboard.labels import BALANCE, CHANGE_REASON, PROFILE_FIELD
 from opentill.dashboard.statement import (
     StatementTexts,
     day_text,
@@ -134,8 +134,10 @@ def _report(
         logo=logo,
         mark="" if request.app.settings.livemode else _("Test mode – no real money"),
         facts=[
-            (_("Merchant"), merchant.legal_name or merchant.name),
+            (_("Merchant"), merchant.legal_name or merchant.display_name or merchant.name),
             (_("Merchant ID"), merchant.id),
+            *_seller(merchant, _),
+            (_("Issued by"), _issuer(request)),
             (_("Days"), f"{first or _('the first movement')} – {last or _('now')}"),
             (_("Created"), f"{localizer.moment_in(request.now, zone)} ({zone.key})"),
         ],
@@ -143,6 +145,21 @@ def _report(
         notes=notes,
         fonts=font_files(request.app.settings.receipt_font, localizer.language),
     )
+
+
+def _seller(merchant: Merchant, translate: Callable[[str], str]) -> list[tuple[str, str]]:
+    facts = {
+        "legal_address": ", ".join((merchant.legal_address or "").splitlines()),
+        "tax_number": merchant.tax_number or "",
+    }
+    return [(translate(PROFILE_FIELD[name]), text) for name, text in facts.items() if text]
+
+
+def _issuer(request: PageRequest) -> str:
+    """Return the operator of the deployment with address and contact."""
+    settings = request.app.settings
+    parts = (settings.operator_name, settings.operator_address, settings.public_contact)
+    return ", ".join(part for part in parts if part)
 
 
 def _plain_text(report: Report) -> str:
