@@ -7,8 +7,8 @@ import typer
 from opentill.cli import order_attempts, output, session
 
 if TYPE_CHECKING:
-    from opentill.db.database import Tx
     from opentill.gateways import Gateways, PaymentFacts
+    from opentill.orders.payments.explanations import Explanation
 
 _COLUMNS: Final = ("place", "account", "result", "why")
 _MISFITS: Final = {
@@ -20,8 +20,8 @@ _MISFITS: Final = {
     "MERCHANT": "it belongs to another merchant",
     "METHOD": "it does not take {method} in {currency}",
     "AMOUNT": "the amount is outside its limits: {limits}",
+    "DAY_LIMIT": "it has reached its limit of the day: {limits}",
 }
-_EXHAUSTED: Final = "it has reached its limit of the day: {limits}"
 Device = Literal["desktop", "phone"]
 
 
@@ -74,6 +74,7 @@ def _payment(amount: str, currency: str, method: str, merchant: str, device: str
 async def _explain(payment: "PaymentFacts") -> list[dict[str, Any]]:
     from opentill import gateways, merchants
     from opentill.gateways.accounts.follower import AccountFollower
+    from opentill.orders.payments.explanations import explain as explain_payment
 
     settings = session.settings()
     adapters = gateways.load(settings.gateways, settings)
@@ -84,64 +85,34 @@ async def _explain(payment: "PaymentFacts") -> list[dict[str, Any]]:
             async with db.connection() as tx:
                 if payment.merchant_id is not None:
                     await merchants.find(tx, payment.merchant_id)
-                exhausted = await _find_exhausted(tx, adapters, payment)
-            return _records(adapters, payment, exhausted)
+                now = await session.now(tx)
+                explanations = await explain_payment(tx, adapters, payment, now)
+            return _records(adapters, payment, explanations)
         finally:
             await follower.close()
             for adapter in adapters.values():
                 await adapter.close()
 
 
-async def _find_exhausted(tx: "Tx", gateways: "Gateways", payment: "PaymentFacts") -> set[str]:
-    """Return the accounts whose limit of the day is too small for a payment."""
-    from opentill.orders.payments import day_limits
-
-    now = await session.now(tx)
-    exhausted: set[str] = set()
-    for account in gateways.accounts.values():
-        if account.has_day_limit(payment.currency) and await day_limits.exceeds(
-            tx, account.id, payment.currency, payment.amount_minor or 0, day_limits.day_of(now)
-        ):
-            exhausted.add(account.id)
-    return exhausted
-
-
 def _records(
-    gateways: "Gateways", payment: "PaymentFacts", exhausted: set[str]
+    gateways: "Gateways", payment: "PaymentFacts", explanations: list["Explanation"]
 ) -> list[dict[str, Any]]:
-    from opentill.gateways import account_name
-    from opentill.gateways.choice import PassedOver, find_misfit, find_routes
-
-    names = {name: account_name(gateways, name) for name in (*gateways, *gateways.accounts)}
-    routes = find_routes(gateways, payment)
-    free = [route for route in routes if route.account not in exhausted]
+    names = {each.account: each.name for each in explanations}
     records: list[dict[str, Any]] = []
-    passed = tuple(
-        PassedOver(route.account, "DAY_LIMIT") for route in routes if route.account in exhausted
-    )
-    first_free = routes.index(free[0]) if free else 0
-    for place, route in enumerate(free, 1):
-        before = passed[:first_free] if place == 1 else ()
-        records.append(
-            {
-                "place": place,
-                "id": route.account,
-                "account": names[route.account],
-                "result": "chosen" if place == 1 else "fits",
-                "why": order_attempts.reason_text(route.reason.after(before), names),
-            }
+    for each in explanations:
+        result = "chosen" if each.place == 1 else "fits" if each.place else "does not fit"
+        why = (
+            _misfit_text(gateways, each.account, payment, each.misfit)
+            if each.reason is None
+            else order_attempts.reason_text(each.reason, names)
         )
-    for name, account in names.items():
-        misfit = find_misfit(gateways, name, payment) if name in gateways else "UNREADABLE"
-        if misfit is None and name not in exhausted:
-            continue
         records.append(
             {
-                "place": None,
-                "id": name,
-                "account": account,
-                "result": "does not fit",
-                "why": _misfit_text(gateways, name, payment, misfit),
+                "place": each.place,
+                "id": each.account,
+                "account": each.name,
+                "result": result,
+                "why": why,
             }
         )
     return records
@@ -153,10 +124,9 @@ def _misfit_text(
     from opentill.gateways import accounts
 
     account = gateways.accounts.get(name)
-    texts = [] if account is None else (
-        accounts.day_limit_texts(account) if misfit is None else accounts.limit_texts(account)
-    )  # fmt: skip
-    return (_EXHAUSTED if misfit is None else _MISFITS[misfit]).format(
+    list_limits = accounts.day_limit_texts if misfit == "DAY_LIMIT" else accounts.limit_texts
+    texts = [] if account is None else list_limits(account)
+    return _MISFITS[misfit or ""].format(
         method=payment.method,
         currency=payment.currency,
         broken="" if account is None else account.broken_reason,

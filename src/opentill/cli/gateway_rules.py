@@ -99,14 +99,14 @@ def add_rule(  # noqa: PLR0913 - options of a command
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         names = await accounts.list_names(tx)
-        ids = [await _account_id(tx, text, settings.gateways) for text in account or []]
+        ids = [await accounts.find_id(tx, text, settings.gateways) for text in account or []]
         new = rules.NewRule(
             **conditions,
             merchant_id=merchant or None,
             device=device,
             ranking=ranking,
             accounts=tuple(ids),
-            exploration_percent=_exploration(ranking, explore),
+            exploration_percent=rules.default_exploration(ranking, explore),
             is_only=only,
         )
         existing = (*settings.gateways, *names)
@@ -155,12 +155,6 @@ def _ranking(order_by: str | None) -> "Ranking":
     return _ORDERS[order_by]
 
 
-def _exploration(ranking: "Ranking", explore: int | None) -> int | None:
-    from opentill.gateways.rules.model import EXPLORATION_PERCENT
-
-    return EXPLORATION_PERCENT if ranking == "SUCCESS_RATE" and explore is None else explore
-
-
 def _conditions(methods: list[str], currencies: list[str], amount: str) -> dict[str, Any]:
     from opentill.core.errors import Invalid
 
@@ -180,20 +174,6 @@ def _conditions(methods: list[str], currencies: list[str], amount: str) -> dict[
             "largest_minor": limit.largest_minor,
         }
     return {**conditions, "currencies": tuple(codes)}
-
-
-async def _account_id(tx: "Tx", text: str, environment: tuple[str, ...]) -> str:
-    """Return the id of an account; that of an environment's account is its gateway."""
-    from opentill.core.errors import Invalid, NotFound
-    from opentill.gateways import accounts
-
-    if text.strip() in environment:
-        return text.strip()
-    try:
-        return (await accounts.find_by_label(tx, text)).id
-    except NotFound:
-        reason = "account must be the id or the label of one, or one of OPENTILL_GATEWAYS"
-        raise Invalid("account", f"{reason}, not {text!r}") from None
 
 
 async def _find(tx: "Tx", text: str) -> "RoutingRule":

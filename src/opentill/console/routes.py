@@ -35,10 +35,11 @@ def attempt_facts(request: PageRequest, attempt: PaymentAttempt) -> tuple[Fact, 
     reason = decode_reason(attempt.route)
     if reason is None:
         return (account,)
-    return account, (N_("Why this gateway"), _text(request, reason))
+    return account, (N_("Why this gateway"), reason_text(request, reason))
 
 
-def _text(request: PageRequest, reason: RouteReason) -> str:
+def reason_text(request: PageRequest, reason: RouteReason) -> str:
+    """Return why a payment goes to an account."""
     _ = request.localizer.gettext
     is_by_weight_only = reason.by == "WEIGHT" and reason.priority is None
     text = _BY_WEIGHT if is_by_weight_only else BASIS[reason.by]

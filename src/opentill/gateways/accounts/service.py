@@ -325,6 +325,20 @@ async def find_by_label(tx: Tx, text: str) -> GatewayAccount:
     raise NotFound
 
 
+async def find_id(tx: Tx, text: str, environment: Container[str]) -> str:
+    """Return the id of the account with an id, a label, or the name of an environment's gateway.
+
+    ``environment`` has the gateways of the environment. Raises Invalid on ``account``.
+    """
+    if text.strip() in environment:
+        return text.strip()
+    try:
+        return (await find_by_label(tx, text)).id
+    except NotFound:
+        reason = "account must be the id or the label of one, or one of OPENTILL_GATEWAYS"
+        raise Invalid("account", f"{reason}, not {text!r}") from None
+
+
 async def list_accounts(tx: Tx) -> list[GatewayAccount]:
     """Return all accounts, active ones first, in the order of their priority."""
     return await queries.LIST.all(tx)

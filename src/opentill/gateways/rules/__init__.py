@@ -1,7 +1,15 @@
 """Routing rules: which accounts take which payments, as rows of the database."""
 
 from opentill.gateways.rules.model import NewRule, Ranking, RoutingRule, RuleSet
-from opentill.gateways.rules.service import add, condition_text, find, list_rules, move, remove
+from opentill.gateways.rules.service import (
+    add,
+    condition_text,
+    default_exploration,
+    find,
+    list_rules,
+    move,
+    remove,
+)
 
 __all__ = [
     "NewRule",
@@ -10,6 +18,7 @@ __all__ = [
     "RuleSet",
     "add",
     "condition_text",
+    "default_exploration",
     "find",
     "list_rules",
     "move",

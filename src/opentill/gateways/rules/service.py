@@ -10,13 +10,20 @@ from opentill.core.payment_methods import BY_NAME
 from opentill.db.database import Tx
 from opentill.gateways.rules import queries
 from opentill.gateways.rules.model import (
+    EXPLORATION_PERCENT,
     MOST_ACCOUNTS,
     MOST_EXPLORATION,
     MOST_RULES,
     NewRule,
+    Ranking,
     RoutingRule,
 )
 from opentill.merchants import Actor
+
+
+def default_exploration(ranking: Ranking, percent: int | None) -> int | None:
+    """Return the share of payments that explore: 2 % for success rates unless it was entered."""
+    return EXPLORATION_PERCENT if ranking == "SUCCESS_RATE" and percent is None else percent
 
 
 async def list_rules(tx: Tx) -> list[RoutingRule]:
