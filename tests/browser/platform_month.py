@@ -279,7 +279,7 @@ async def set_up_merchants(month: Month) -> None:
         country = "JP" if number.isdecimal() else number[:2]
         await fin.open_page(f"/console/merchants/{shop.id}/bank-account?country={country}")
         response = await fin.submit_form(
-            "form.bank-account", holder=shop.name, reason="by letter", **shop.account
+            "form#bank-account", holder=shop.name, reason="by letter", **shop.account
         )
         assert "saved" in fin.page.url, response
 

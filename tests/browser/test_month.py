@@ -372,7 +372,7 @@ async def _make_payout_runs(month: Month) -> None:
     await month.check_trial_balance()
     await fin.open_page(f"/console/merchants/{soap.id}/bank-account?sheet=change&country=NL")
     account = {"account": "NL91ABNA0417164300", "holder": soap.name, "reason": "new bank"}
-    await fin.submit_form("form.bank-account", **account)
+    await fin.submit_form("form#bank-account", **account)
     await fin.open_page("/console/payout-runs")
     assert "Account changed" in await fin.main_text()
     await month.advance_clock(4 * DAY)
