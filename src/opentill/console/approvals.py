@@ -22,7 +22,13 @@ from opentill import (
 from opentill.approvals import Waiting
 from opentill.console import audit_entries, proof_facts
 from opentill.console.labels import GIVE_A_REASON
-from opentill.console.second_person import NOT_SECOND_PERSON, approver, find_refusals
+from opentill.console.second_person import (
+    CANNOT_CONFIRM,
+    NOT_SECOND_PERSON,
+    approver,
+    find_refusals,
+    find_reset_refusals,
+)
 from opentill.console.zone import ZONE
 from opentill.core import money
 from opentill.core.errors import Invalid, NotFound
@@ -30,6 +36,7 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.ledger import Account
 from opentill.merchants import operator_actions
+from opentill.people import FactorReset
 from opentill.portal import render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
@@ -59,6 +66,8 @@ async def _page(
         requesters = [row.asked_by for row in waiting] + [view.run.created_by for view in runs]
         refusals = await find_refusals(tx, request, requesters)
         effects = await _find_effects(tx, waiting)
+        resets = await _find_resets(tx, request)
+        reset_refusals = await find_reset_refusals(tx, request, resets)
 
     may_approve, may_send = request.may("approvals.decide"), request.may("payouts.manage")
     # The rows of both sections: those that this person can approve, and all others.
@@ -76,11 +85,17 @@ async def _page(
         "approvals.html",
         status,
         sections=(
-            ("for-me", waiting_for_me, runs_for_me),
+            (
+                "for-me",
+                waiting_for_me,
+                runs_for_me,
+                [reset for reset in resets if reset.id not in reset_refusals],
+            ),
             (
                 "for-others",
                 [row for row in waiting if row not in waiting_for_me],
                 [view for view in runs if view not in runs_for_me],
+                [reset for reset in resets if reset.id in reset_refusals],
             ),
         ),
         waiting_ids=[row.id for row in waiting],
@@ -92,6 +107,8 @@ async def _page(
             else _OF_ROOT
             for requester, field in refusals.items()
         },
+        reset_refusals={key: CANNOT_CONFIRM[field] for key, field in reset_refusals.items()},
+        has_limit=request.app.settings.approval_above is not None,
         effects=effects,
         link_ids=partial(audit_entries.link_ids, request),
         names=names,
@@ -101,6 +118,14 @@ async def _page(
         reasons=reasons or {},
         zone=ZONE,
     )
+
+
+async def _find_resets(tx: Tx, request: PageRequest) -> list[FactorReset]:
+    """Return the resets of second factors that wait for a second administrator."""
+    if not request.may("people.manage"):
+        return []
+    resets = await people.lost_factors.open_resets(tx)
+    return [reset for reset in resets if reset.status == "ASKED"]
 
 
 async def _find_effects(

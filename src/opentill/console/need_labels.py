@@ -21,6 +21,7 @@ NEED: Final = {
     "endpoints": N_("Webhook endpoints that are disabled: {number}"),
     "notices": N_("Epay shops without their notification: {number}"),
     "approvals": N_("Approvals to give: {number}"),
+    "resets": N_("Resets of second factors to confirm: {number}"),
     "applications": N_("Applications to decide: {number}"),
     "returned": N_("Payouts that banks returned: {number}"),
 }

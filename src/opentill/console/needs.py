@@ -24,7 +24,7 @@ from opentill import (
 )
 from opentill.console.labels import DISPUTE_RESPONSE_TEXT
 from opentill.console.need_labels import NEED_COLUMN, NEED_TIME
-from opentill.console.second_person import count_approvable
+from opentill.console.second_person import count_approvable, count_confirmable_resets
 from opentill.console.zone import ZONE
 from opentill.core.languages import Language
 from opentill.core.money import Money
@@ -341,6 +341,12 @@ NEEDS: Final = (
         permission="approvals.decide",
         count_for=count_approvable,
         page="/approvals",
+    ),
+    Need(
+        name="resets",
+        permission="people.manage",
+        count_for=count_confirmable_resets,
+        page="/people#lost-factors",
     ),
     Need(
         name="broken_accounts",

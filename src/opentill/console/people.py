@@ -6,7 +6,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from opentill import mail, people
-from opentill.console.second_person import NOT_SECOND_PERSON, approver
+from opentill.console.second_person import CANNOT_CONFIRM, approver, find_reset_refusals
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, NotFound
 from opentill.merchants import Actor, Key
@@ -39,6 +39,7 @@ async def _list_page(
         staff = await people.colleagues(tx)
         invitations = await people.staff_invitations(tx, request.now)
         resets = await people.lost_factors.open_resets(tx)
+        refusals = await find_reset_refusals(tx, request, resets)
     all_values: dict[str, Any] = {
         "email": "",
         "role": "support",
@@ -56,7 +57,7 @@ async def _list_page(
         invitations=invitations,
         resets=resets,
         hours=request.localizer.duration(request.app.settings.factor_reset_hours * HOUR_MS),
-        own=people.actor_of(request.login, "").who,
+        refusals={reset_id: CANNOT_CONFIRM[field] for reset_id, field in refusals.items()},
         zone=ZONE,
         roles=STAFF_ROLES,
         errors=errors or {},
@@ -123,13 +124,7 @@ async def confirm_factor_reset(request: PageRequest) -> Response:
             )
         )  # fmt: skip
     except Invalid as problem:
-        error = NOT_SECOND_PERSON.get(
-            problem.field or "",
-            N_(
-                "Another administrator must confirm it: neither the one who "
-                "requested it, nor the person it is for"
-            ),
-        )
+        error = CANNOT_CONFIRM[problem.field or "by"]
         return await _list_page(request, 400, {"lost-factors": error})
     return render.see_other(request, f"{PLACE}?done=reset_confirmed")
 

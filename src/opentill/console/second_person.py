@@ -7,7 +7,7 @@ from typing import Final
 from opentill import approvals, payouts, people
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
-from opentill.people import Approver
+from opentill.people import Approver, FactorReset
 from opentill.portal import login_cookies
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
@@ -22,6 +22,12 @@ NOT_SECOND_PERSON: Final = {
         "You cannot approve this here: the requester has logged in with this browser. Use another "
         "browser."
     ),
+}
+# Why a person cannot confirm a reset of second factors, by the field of the refusal.
+CANNOT_CONFIRM: Final = {
+    **NOT_SECOND_PERSON,
+    "by": N_("You requested this reset, so another administrator must confirm it."),
+    "person": N_("This reset is for you, so another administrator must confirm it."),
 }
 
 
@@ -61,3 +67,28 @@ async def count_approvable(tx: Tx, request: PageRequest) -> int:
         requesters += [view.run.created_by for view in runs]
     refusals = await find_refusals(tx, request, requesters)
     return sum(requester not in refusals for requester in requesters)
+
+
+async def find_reset_refusals(
+    tx: Tx, request: PageRequest, resets: Iterable[FactorReset]
+) -> Mapping[str, str]:
+    """Return the unconfirmed resets that the person cannot confirm: their ids, with the field.
+
+    The field is one of ``CANNOT_CONFIRM``.
+    """
+    waiting = [reset for reset in resets if reset.status == "ASKED"]
+    refusals = await find_refusals(tx, request, (reset.asked_by for reset in waiting))
+    fields = {
+        reset.id: "person"
+        if reset.person_id == request.login.person_id
+        else refusals.get(reset.asked_by, "")
+        for reset in waiting
+    }
+    return {reset_id: field for reset_id, field in fields.items() if field}
+
+
+async def count_confirmable_resets(tx: Tx, request: PageRequest) -> int:
+    """Count the resets of second factors that wait for this person's confirmation."""
+    resets = await people.lost_factors.open_resets(tx)
+    refusals = await find_reset_refusals(tx, request, resets)
+    return sum(reset.status == "ASKED" and reset.id not in refusals for reset in resets)

@@ -90,7 +90,7 @@ async def confirm(
     reset = or_not_found(await reset_queries.FACTOR_RESET.first(tx, id=reset_id))
     actor = Actor(approver.who, reason)
     if person_named(actor.who) == reset.person_id:
-        raise Invalid("by", "by must be somebody else than who asked for it and whom it is for")
+        raise Invalid("person", "the person of the reset cannot confirm it")
     await check_second(tx, reset.asked_by, approver, now)
     if not await reset_queries.CONFIRM_FACTOR_RESET.run(
         tx, id=reset_id, confirmed_by=actor.who, due_at=now + wait_ms
