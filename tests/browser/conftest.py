@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
+from support.alipay_shop import alipay_bank, alipay_shop
 from support.page_server import open_session, page_server
 
 # The headless shell has no tabs and toolbars, and takes half the processor time of Chromium.
@@ -37,4 +38,4 @@ async def browser() -> AsyncIterator[Browser]:
         await chromium.close()
 
 
-__all__ = ["browser", "open_session", "page_server"]
+__all__ = ["alipay_bank", "alipay_shop", "browser", "open_session", "page_server"]
