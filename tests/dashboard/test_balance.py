@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dashboard.pages import text_of
-from opentill import merchants, orders
+from opentill import merchants, orders, payouts
 from opentill.figures import jobs
 from support.api_server import Shop
 from support.pdf_streams import streams_of
@@ -30,8 +30,11 @@ def movement_cells(html: str) -> list[list[str]]:
     """Return the cells of each row of the list of movements."""
     table = html.partition('<table class="list two-lines movements"')[2].partition("</table>")[0]
     return [
-        [text_of(cell) for cell in re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)]
-        for row in re.findall(r"<tr role=\"row\">(.*?)</tr>", table, re.DOTALL)[1:]
+        [
+            text_of(re.sub(r"<span class=\"on-phone\">.*?</span>", "", cell))
+            for cell in re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)
+        ]
+        for row in re.findall(r"<tr role=\"row\".*?>(.*?)</tr>", table, re.DOTALL)[1:]
     ]
 
 
@@ -66,18 +69,19 @@ def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy_
     html = read_page(owner, busy_shop)
     text = text_of(html)
     assert "Times are in Asia/Kathmandu" in text
-    assert "Can be paid out to your bank." in text
+    assert "It can be paid out once there is a bank account." in text
+    assert f"1 to {len(movement_cells(html))} of {len(movement_cells(html))}" in text
     assert "What becomes available (USD)" in text
     movements = movement_cells(html)
     entries = busy_shop.data("GET", "/v1/balance/transactions?size=100")["items"]
-    fields = {"Available": "availableAfter", "Pending": "pendingAfter", "Frozen": "frozenAfter"}
+    fields = {"Available": "availableAfter", "Pending": "pendingAfter", "hold": "frozenAfter"}
     changed: list[int] = []
     newest_first = iter(entries)
     fees = 0
     for row in movements:
         entry = next(newest_first)
         amount, fee, net, balances = [cell.replace("$", "").replace(",", "") for cell in row[3:]]
-        pairs = balances.split()
+        pairs = balances.replace("On hold", "hold").split()
         assert pairs[1::2] == [entry[fields[name]] for name in pairs[::2]]
         changed.append(len(pairs) // 2)
         if row[1] == "Payment":  # a payment and its fee are one row
@@ -141,10 +145,37 @@ def test_no_payment_is_parted_from_its_fee_by_the_end_of_a_page(
     for _ in range(3):
         shop.create_paid_order()
     shop.api_server.run(jobs.count_all(shop.api_server.app.db))
-    monkeypatch.setattr("opentill.portal.lists.SIZE", 3)
+    monkeypatch.setattr("opentill.portal.lists.SIZE", 2)
     pages = [movement_cells(read_page(owner, shop, page=str(number))) for number in (1, 2)]
     rows = [row[1:2] + row[3:6] for page in pages for row in page]
     assert rows == [["Payment", "$9.99", "-$0.40", "$9.59"]] * 3
+    assert [len(page) for page in pages] == [2, 1]
+    assert "3 to 3 of 3" in text_of(read_page(owner, shop, page="2"))
+
+
+def test_the_filter_of_movements_offers_the_types_that_the_merchant_has(busy_shop: Shop) -> None:
+    owner = create_person(busy_shop.api_server, busy_shop.id, "owner")
+    html = read_page(owner, busy_shop)
+    options = html.partition('<select id="type"')[2].partition("</select>")[0]
+    assert re.findall(r'value="(\w+)"', options) == [
+        "PAYMENT", "SETTLEMENT", "PAYOUT", "FREEZE", "ADMIN_RECHARGE", "REFUND", "FEE",
+    ]  # fmt: skip
+
+
+def test_rows_are_counted_with_the_fees_that_belong_to_no_payment(shop: Shop) -> None:
+    server = shop.api_server
+    owner, now = create_person(server, shop.id, "owner"), server.app.clock()
+    order_id = shop.create_paid_order()["id"]
+    server.tx(lambda tx: orders.settle_one(tx, shop.id, order_id, now, "test"))
+    request = payouts.PayoutRequest(
+        amount_minor=900, fee_minor=25, reference="a", reason="weekly", by="op"
+    )
+    server.tx(lambda tx: payouts.create(tx, shop.id, request, None, server.app.clock()))
+    server.run(jobs.count_all(server.app.db))
+    html = read_page(owner, shop)
+    shown = [row[1] for row in movement_cells(html)]
+    assert shown == ["Fee", "Payout", "Settlement", "Payment"]
+    assert "1 to 4 of 4" in text_of(html)
 
 
 def to_minor(text: str) -> int:
@@ -210,7 +241,7 @@ def test_a_statement_leaves_out_accounts_and_currencies_without_money(busy_shop:
     html = read_page(owner, busy_shop, "balance/statement")
     accounts = html[html.index('id="accounts-USD"') :].partition("</table>")[0]
     names = re.findall(r'class="at-start">(.*?)</td>', accounts)
-    assert names == ["Available", "Pending", "Frozen"]
+    assert names == ["Available", "Pending", "On hold"]
     assert "In reserve" not in html
     before = text_of(
         read_page(
@@ -229,7 +260,7 @@ def test_a_type_of_movement_leads_to_its_movements(busy_shop: Shop) -> None:
     assert links
     for link, name in links:
         shown = {row[1] for row in movement_cells(owner.get(link.replace("&amp;", "&")).text)}
-        assert all(kind.startswith(name) for kind in shown), (name, shown)
+        assert all(kind.startswith(name.split()[0]) for kind in shown), (name, shown)
         assert shown, name
 
 
@@ -282,7 +313,8 @@ def test_a_merchant_without_money_sees_an_empty_balance(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     text = text_of(read_page(owner, shop))
     assert "Balance in USD" in text
-    assert text.count("$0.00") == 4
+    assert text.count("$0.00") == 3  # without a reserve
+    assert "In reserve" not in text
     assert "No money has moved yet." in text
     assert "No money has moved yet." in read_page(owner, shop, "balance/statement")
     assert export(owner, shop, "balance/statement.csv") == []

@@ -1009,6 +1009,10 @@ class Business:
         for kind in (None, "FEE"):
             file = ledger.movements_file(db, self.id, kind, (0, FOREVER), UTC)
             assert api_server.run(self._length(file))
+        rows, _ = api_server.run(ledger.list_rows(db, self.id, 1, 50, (0, FOREVER)))
+        payments = [row.source_id for row in rows if row.type == "PAYMENT"]
+        assert api_server.tx(lambda tx: ledger.list_fees(tx, self.id, payments))
+        assert api_server.tx(lambda tx: ledger.list_types(tx, self.id))
         api_server.run(figures.find_coming(db, self.id, UTC, self.now))
         for most in (0, 50_000):
             assert api_server.run(figures.statements(db, self.id, (0, FOREVER), most))

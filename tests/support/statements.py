@@ -46,7 +46,9 @@ EVERYWHERE: Final = (
 )  # all statements by their names, such as orders.queries.LOCKED
 # For each list of a merchant's rows, its statements by the filters of a request.
 LISTS: Final[dict[str, Lists[Any]]] = {
-    name: value for name, value in _values() if name.endswith(".LISTS") and isinstance(value, dict)
+    name: value
+    for name, value in _values()
+    if name.endswith((".LISTS", ".ROW_LISTS")) and isinstance(value, dict)
 }
 
 

@@ -1,6 +1,7 @@
 """The money that becomes available on the coming days, as text and as a chart."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -9,6 +10,8 @@ from opentill.figures import Coming, CurrencyFigures, Day, Expected
 from opentill.web import charts
 from opentill.web.charts import Chart, Row, Series
 from opentill.web.language import Localizer
+
+_FEWEST_DAYS: Final = 7  # of the chart
 
 
 class NextAmount(msgspec.Struct, frozen=True):
@@ -20,6 +23,7 @@ class NextAmount(msgspec.Struct, frozen=True):
     """
 
     currency: str
+    zero: str
     available: str
     day: str
     is_today: bool  # whether ``day`` is today
@@ -38,24 +42,28 @@ def chart(localizer: Localizer, days: Sequence[Day], schedule: Expected | Curren
 
     # Most merchants have no reserve.
     names, columns = [_("From pending")], [pending.days]
+    # The axis ends with the last day that has money, but has at least a week.
+    by_day = [sum(amounts) for amounts in zip(pending.days, reserve.days, strict=True)]
+    last = max((index for index, minor in enumerate(by_day) if minor), default=0)
+    shown = max(last + 1, _FEWEST_DAYS)
+    later, held = pending.later + reserve.later, pending.held + reserve.held
     if any(reserve.days):
         names, columns = [*names, _("From the reserve")], [*columns, reserve.days]
     rows = [
         Row(localizer.recent_day(day.date, days[0].date), localizer.short_day(day.date), tuple(
             charts.money(localizer, Money(minor, currency)) for minor in amounts
         ))
-        for day, *amounts in zip(days, *columns, strict=True)
+        for day, *amounts in list(zip(days, *columns, strict=True))[:shown]
     ]  # fmt: skip
+    sentences = [
+        _("{soon} within {days} days.", soon=amount(sum(by_day)), days=len(days)),
+        _("{amount} later.", amount=amount(later)) if later else "",
+        _("{amount} is held, such as for a dispute.", amount=amount(held)) if held else "",
+    ]
     return Chart(
         id=f"awaited-{currency}",
         title=_("What becomes available ({currency})", currency=currency),
-        summary=_(
-            "{soon} within {days} days, {later} later. Held back, such as for disputes: {held}.",
-            soon=amount(sum(pending.days) + sum(reserve.days)),
-            days=len(rows),
-            later=amount(pending.later + reserve.later),
-            held=amount(pending.held + reserve.held),
-        ),
+        summary=" ".join(filter(None, sentences)),
         about=_("Day"),
         series=[Series(name, "bars", currency) for name in names],
         rows=rows,
@@ -74,6 +82,7 @@ def next_amounts(localizer: Localizer, coming: Coming) -> list[NextAmount]:
 
         return NextAmount(
             currency,
+            localizer.amount(Money(0, currency)),
             amount(schedule.balance.available) if schedule.balance.available > 0 else "",
             ""
             if index is None

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from opentill import figures, ledger
 from opentill.core.money import Money
-from opentill.dashboard import awaited, movements, page_helpers
+from opentill.dashboard import awaited, movements, page_helpers, payout_wait
 from opentill.dashboard.labels import BALANCE
 from opentill.db.database import Tx
 from opentill.merchants import Merchant
@@ -29,6 +29,7 @@ class Account(msgspec.Struct, frozen=True):
 
     name: str
     amount: str
+    held: str = ""  # the part that is overdue and held back, such as for a dispute
 
 
 async def show(request: PageRequest) -> Response:
@@ -39,28 +40,31 @@ async def show(request: PageRequest) -> Response:
     days = lists.days(request, zone)
     kind = lists.choice(request, "type", ledger.TYPES)
     number = lists.page_number(request)
-    entries, total = await ledger.list_entries(
-        db, merchant_id, kind, number, lists.SIZE, days.range
-    )
+    if kind is None:
+        entries, total = await ledger.list_rows(db, merchant_id, number, lists.SIZE, days.range)
+    else:
+        entries, total = await ledger.list_entries(
+            db, merchant_id, kind, number, lists.SIZE, days.range
+        )
     await figures.catch_up(request.app.db, merchant_id)
     coming = await figures.find_coming(request.app.db, merchant_id, zone, request.now)
     with_customers = request.access.may("payments.read")
 
     async def read_rows(tx: Tx) -> list[movements.Movement]:
-        shown = entries
-        if kind is None:
-            shown = await movements.keep_payments_whole(
-                tx, merchant_id, entries, is_first_page=number == 1
-            )
+        payments = [entry.source_id for entry in entries if entry.type == "PAYMENT"]
+        fees = await ledger.list_fees(tx, merchant_id, payments) if kind is None else []
         return await movements.rows(
-            tx, localizer, merchant_id, shown, with_customers=with_customers
+            tx, localizer, merchant_id, entries, fees, with_customers=with_customers
         )
 
     rows = await db.read(read_rows)
+    kinds = await db.read(lambda tx: ledger.list_types(tx, merchant_id))
+    async with request.app.db.connection() as tx:
+        wait = await payout_wait.find(tx, merchant_id, request.now)
     currencies = [
         (
             schedule.balance.currency,
-            _accounts(localizer, schedule),
+            _accounts(localizer, schedule, has_reserve=merchant.reserve_rate > 0),
             awaited.chart(localizer, coming.days, schedule),
         )
         for schedule in coming.currencies
@@ -73,24 +77,42 @@ async def show(request: PageRequest) -> Response:
         zone=zone,
         days=days,
         kind=kind,
-        types=[(name, localizer.gettext(ENTRY_TYPE[name])) for name in ledger.TYPES],
+        types=[
+            (name, localizer.gettext(ENTRY_TYPE[name]))
+            for name in ledger.TYPES
+            if name in kinds or name == kind
+        ],
+        wait=wait if request.access.may("payouts.read") else None,
         pager=Pager(number, total),
         behind=coming.as_of if coming.as_of < request.now else None,
         currencies=currencies,
         settlement_currency=merchant.settlement_currency,
         zero=localizer.amount(Money(0, merchant.settlement_currency)),
-        accounts=ACCOUNTS,
+        accounts=ACCOUNTS[:-1],
         rows=rows,
         filters=_query(_filters(request)),
         days_only=_query(_filters(request, "from", "to")),
     )
 
 
-def _accounts(localizer: Localizer, schedule: figures.Expected) -> list[Account]:
+def _accounts(
+    localizer: Localizer, schedule: figures.Expected, *, has_reserve: bool
+) -> list[Account]:
+    """Return the accounts. A merchant without a reserve does not see an empty one."""
     balance = schedule.balance
+    held = {"pending": schedule.pending.held, "reserve": schedule.reserve.held}
+
+    def amount(minor: int) -> str:
+        return localizer.amount(Money(minor, balance.currency))
+
     return [
-        Account(name, localizer.amount(Money(getattr(balance, name), balance.currency)))
+        Account(
+            name,
+            amount(getattr(balance, name)),
+            amount(held[name]) if held.get(name, 0) > 0 else "",
+        )
         for name in ACCOUNTS
+        if name != "reserve" or balance.reserve or has_reserve
     ]
 
 

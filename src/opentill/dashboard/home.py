@@ -22,7 +22,7 @@ from opentill import (
     webhooks,
 )
 from opentill.core.money import Money
-from opentill.dashboard import home_figures
+from opentill.dashboard import home_figures, payout_wait
 from opentill.db.database import Tx
 from opentill.orders import Order
 from opentill.portal import lists, render
@@ -171,6 +171,7 @@ async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
             )
         )
     if access.may("payouts.read"):
+        todo += await _waiting_payouts(tx, request)
         since = request.now - _RECENT_MS
         failed = await payouts.failed_since(tx, merchant_id, since)
         todo.append(
@@ -182,6 +183,20 @@ async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
             )
         )
     return [item for item in todo if item.number]
+
+
+async def _waiting_payouts(tx: Tx, request: PageRequest) -> list[Todo]:
+    """Return why payouts wait, unless there is no bank account: that is a task of its own."""
+    wait = await payout_wait.find(tx, request.access.merchant_id, request.now)
+    if wait is None or wait.reason == "no account":
+        return []
+    if wait.until is None:
+        text = N_("Payouts wait: the bank returned one, so check the bank account")
+        return [Todo(text, 1, "/payouts/account")]
+    zone = ZoneInfo((await merchants.find(tx, request.access.merchant_id)).time_zone)
+    day = request.localizer.recent_moment(wait.until, zone, request.now)
+    text = N_("Payouts wait until {day}, since the bank account was changed")
+    return [Todo(text, 1, "/payouts/account", day=day)]
 
 
 async def _unanswered_disputes(tx: Tx, request: PageRequest) -> Todo:

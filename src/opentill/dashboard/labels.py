@@ -8,7 +8,7 @@ from opentill.web.translations import N_, NC_
 ABOUT_BALANCE: Final = {
     "available": N_("Can be paid out to your bank."),
     "pending": N_("Paid by customers, and not settled yet."),
-    "frozen": N_("Held for refunds in progress and disputes of settled payments."),
+    "frozen": N_("Held for refunds in progress and for disputes of settled payments."),
     "reserve": N_("Your rolling reserve against chargebacks."),
 }
 ABOUT_PAYOUT_STATUS: Final = {
@@ -41,7 +41,7 @@ ACCENT_NOTE: Final = {
 ACCOUNT: Final = {
     "available": N_("available"),
     "pending": N_("pending"),
-    "frozen": N_("frozen"),
+    "frozen": N_("on hold"),
     "reserve": N_("reserve"),
     "gateway": N_("customer"),
     "bank": N_("bank"),
@@ -71,7 +71,7 @@ ATTEMPT_OUTCOME: Final = {
 BALANCE: Final = {
     "available": N_("Available"),
     "pending": N_("Pending"),
-    "frozen": N_("Frozen"),
+    "frozen": N_("On hold"),
     "reserve": N_("In reserve"),
 }
 CAPABILITY_NOTE: Final = {

@@ -1,6 +1,6 @@
 """Entries of the ledger as rows of a page: amounts, balances after them, links to their causes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -8,7 +8,7 @@ import msgspec
 from opentill import disputes, orders, refunds
 from opentill.core.money import Money
 from opentill.db.database import Tx
-from opentill.ledger import MERCHANT_ACCOUNTS, Entry, list_entries_of
+from opentill.ledger import MERCHANT_ACCOUNTS, Entry
 from opentill.orders import Order
 from opentill.web.language import Localizer
 
@@ -44,12 +44,14 @@ async def rows(
     localizer: Localizer,
     merchant_id: str,
     entries: Sequence[Entry],
+    fees: Sequence[Entry] = (),
     *,
     with_customers: bool,
 ) -> list[Movement]:
     """Return a merchant's entries, newest first, as rows in the same order.
 
-    ``with_customers``: whether the person may see payments, and so their customers.
+    ``fees`` of payments are shown in the rows of the payments. ``with_customers``: whether the
+    person may see payments, and so their customers.
     """
 
     def ids_of(cause: str) -> list[str]:
@@ -89,45 +91,8 @@ async def rows(
             product=order.product_name if order else "",
         )
 
-    return [row(entry, fee) for entry, fee in _pair_fees(entries)]
-
-
-def _pair_fees(entries: Sequence[Entry]) -> Iterator[tuple[Entry, Entry | None]]:
-    """Yield each entry, and a payment's entry with that of its fee, which follows it."""
-    pending: Entry | None = None
-    for entry in entries:
-        if pending is not None and not _is_fee_of(pending, entry):
-            yield pending, None
-            pending = None
-        if pending is None and entry.type == "FEE":
-            pending = entry
-        else:
-            yield entry, pending
-            pending = None
-    if pending is not None:
-        yield pending, None
-
-
-def _is_fee_of(fee: Entry, payment: Entry) -> bool:
-    return (
-        (fee.type, payment.type) == ("FEE", "PAYMENT")
-        and fee.source_id == payment.source_id
-        and fee.number == payment.number + 1
-    )
-
-
-async def keep_payments_whole(
-    tx: Tx, merchant_id: str, entries: list[Entry], *, is_first_page: bool
-) -> list[Entry]:
-    """Return a page of entries, newest first, in which no payment is parted from its fee.
-
-    A payment whose fee is the last entry of the page before is shown there.
-    """
-    if entries and not is_first_page and entries[0].type == "PAYMENT":
-        others = await list_entries_of(tx, merchant_id, "order", entries[0].source_id)
-        if any(_is_fee_of(other, entries[0]) for other in others):
-            entries = entries[1:]
-    if entries and entries[-1].type == "FEE" and entries[-1].source_type == "order":
-        others = await list_entries_of(tx, merchant_id, "order", entries[-1].source_id)
-        entries = [*entries, *(other for other in others if _is_fee_of(entries[-1], other))]
-    return entries
+    by_order = {fee.source_id: fee for fee in fees}
+    return [
+        row(entry, by_order.get(entry.source_id) if entry.type == "PAYMENT" else None)
+        for entry in entries
+    ]

@@ -11,7 +11,7 @@ from opentill import figures, merchants, payouts
 from opentill.core import money
 from opentill.core.errors import or_not_found
 from opentill.core.money import Money
-from opentill.dashboard import awaited, page_helpers
+from opentill.dashboard import awaited, page_helpers, payout_wait
 from opentill.dashboard.labels import PAYOUT_STATUS
 from opentill.http import csvfile
 from opentill.portal import downloads, lists, payout_items, render
@@ -28,7 +28,8 @@ async def show(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
         account = await payouts.find_account(tx, merchant_id)
-        held_since = await payouts.account_held_since(tx, merchant_id)
+        wait = await payout_wait.find(tx, merchant_id, request.now)
+        last = await payouts.search(tx, merchant_id, None, 1)
     zone = ZoneInfo(merchant.time_zone)
     days = lists.days(request, zone)
     status = lists.choice(request, "status", payouts.STATUSES)
@@ -41,7 +42,11 @@ async def show(request: PageRequest) -> Response:
         "payouts.html",
         errors=days.errors,
         account=account,
-        held_since=held_since,
+        wait=wait,
+        last=next(iter(last), None),
+        minimum=localizer.amount(Money(merchant.payout_minimum_minor, merchant.settlement_currency))
+        if merchant.payout_minimum_minor
+        else "",
         zone=zone,
         days=days,
         chosen=status,

@@ -380,7 +380,8 @@ class Figures(msgspec.Struct, frozen=True):
 class PayoutSum(msgspec.Struct, frozen=True, kw_only=True):
     """The entries of one kind in a payout: their number and the change of the available balance.
 
-    ``gross_minor`` and ``fee_minor`` are the amounts and fees of settled payments.
+    ``gross_minor`` and ``fee_minor`` are the amounts and fees of settled payments, and
+    ``refunded_items`` is the number of those that were refunded before.
     """
 
     kind: str
@@ -388,6 +389,7 @@ class PayoutSum(msgspec.Struct, frozen=True, kw_only=True):
     amount_minor: int
     gross_minor: int
     fee_minor: int
+    refunded_items: int
 
 
 class PayoutItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -406,3 +408,10 @@ class PayoutItem(msgspec.Struct, frozen=True, kw_only=True):
     amount_minor: int
     gross_minor: int | None
     fee_minor: int | None
+
+    @property
+    def refunded_minor(self) -> int:
+        """The part of the payment that was refunded before it settled; negative or 0."""
+        if self.gross_minor is None or self.fee_minor is None:
+            return 0
+        return self.amount_minor - self.gross_minor + self.fee_minor

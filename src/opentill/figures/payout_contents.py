@@ -19,7 +19,9 @@ from opentill.ledger import Entry, StatementError
 # More entries between two payouts are neither summed nor listed on a page; the file has them all.
 MAX_LISTED: Final = 5_000
 _BATCH: Final = 500
-_NO_SUM: Final = PayoutSum(kind="", items=0, amount_minor=0, gross_minor=0, fee_minor=0)
+_NO_SUM: Final = PayoutSum(
+    kind="", items=0, amount_minor=0, gross_minor=0, fee_minor=0, refunded_items=0
+)
 
 
 class PayoutContents(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,11 @@ class PayoutContents(msgspec.Struct, frozen=True, kw_only=True):
         payments = self.sum_of("payments")
         before_settlement = payments.amount_minor - payments.gross_minor + payments.fee_minor
         return self.sum_of("refunds").amount_minor + before_settlement
+
+    @property
+    def refunds(self) -> int:
+        """The number of refunds, with payments that were refunded before they settled."""
+        return self.sum_of("refunds").items + self.sum_of("payments").refunded_items
 
 
 async def find_payout_contents(tx: Tx, merchant_id: str, payout_id: str) -> PayoutContents | None:

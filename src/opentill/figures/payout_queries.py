@@ -18,11 +18,13 @@ PREVIOUS = Query(
 )
 # An entry that changed the available balance: why, and by how much. If it settled a payment,
 # `gross_minor` and `fee_minor` are the payment's, and what is missing to the amount was refunded or
-# charged back before the payment settled.
+# charged back before the payment settled. If that was more than the payment's net amount, such as
+# a refund in full, the entry is a FREEZE of the order (orders/settlement/movements.py).
 _ITEMS: Final = """
     select e.number, e.id, e.created_at, e.type, e.source_type, e.source_id,
         case
-            when e.type = 'SETTLEMENT' then 'payments'
+            when e.type = 'SETTLEMENT' or e.type = 'FREEZE' and e.source_type = 'order'
+                then 'payments'
             when e.type like 'ROLLING_RESERVE%' then 'reserve'
             when e.source_type = 'payout' then 'payouts'
             when e.source_type = 'dispute' then 'disputes'
@@ -37,9 +39,9 @@ _ITEMS: Final = """
         select (sum(p.amount_minor) filter (where p.type = 'PAYMENT'))::bigint as gross_minor,
             coalesce(sum(p.amount_minor) filter (where p.type = 'FEE'), 0)::bigint as fee_minor
         from entries p
-        where e.type = 'SETTLEMENT' and p.merchant_id = e.merchant_id and p.source_type = 'order'
+        where p.merchant_id = e.merchant_id and p.source_type = 'order'
             and p.source_id = e.source_id and p.type in ('PAYMENT', 'FEE')
-    ) paid on e.type = 'SETTLEMENT'
+    ) paid on e.source_type = 'order' and e.type in ('SETTLEMENT', 'FREEZE')
     where e.merchant_id = :merchant_id and e.currency = :currency
         and e.number > :after and e.number < :before
         and 'available' in (e.from_account, e.to_account)
@@ -49,7 +51,8 @@ SUMS = Query(
     f"""
     select kind, count(*) as items, sum(amount_minor)::bigint as amount_minor,
         coalesce(sum(gross_minor), 0)::bigint as gross_minor,
-        coalesce(sum(fee_minor), 0)::bigint as fee_minor
+        coalesce(sum(fee_minor), 0)::bigint as fee_minor,
+        count(*) filter (where amount_minor <> gross_minor - fee_minor) as refunded_items
     from ({_ITEMS}) items
     group by kind
     """,  # noqa: S608 - a constant of ours

@@ -2,7 +2,15 @@
 
 from opentill.ledger.general import balances_at, trial_balance_at
 from opentill.ledger.general import chunks as general_ledger_file
-from opentill.ledger.history import MAX_SUMMED, list_entries, list_entries_of, sums_by_type
+from opentill.ledger.history import (
+    MAX_SUMMED,
+    list_entries,
+    list_entries_of,
+    list_fees,
+    list_rows,
+    list_types,
+    sums_by_type,
+)
 from opentill.ledger.model import (
     Balance,
     BalanceCheck,
@@ -74,6 +82,9 @@ __all__ = [
     "list_checks",
     "list_entries",
     "list_entries_of",
+    "list_fees",
+    "list_rows",
+    "list_types",
     "list_violated",
     "movements_file",
     "post",

@@ -1,14 +1,15 @@
 """Entries of a balance for people: pages, and sums by type over a range of time."""
 
 import operator
+from collections.abc import Sequence
 from typing import Final
 
 from opentill.db.database import Db, Tx
 from opentill.ledger import queries
 from opentill.ledger.model import Entry, TypeSum
-from opentill.ledger.postings import MERCHANT_ACCOUNTS, Cause, Type
+from opentill.ledger.postings import MERCHANT_ACCOUNTS, TYPES, Cause, Type
 from opentill.ledger.statement import EntryRange, StatementError
-from opentill.list_counts import ListKey, Paginator
+from opentill.list_counts import EVER, ListKey, Paginator, Range, count, count_kinds
 
 # A page sums at most this many entries, which takes about 35 ms on busy processors.
 MAX_SUMMED: Final = 20_000
@@ -26,6 +27,50 @@ async def list_entries(
     counts = ListKey(merchant_id, "entries", kind=kind)
     rows = Paginator(db, queries.LISTS, merchant_id, filters, counts)
     return await rows.page(number, size, within)
+
+
+class _Rows(Paginator[Entry]):
+    """Entries without the fees of payments, whose number the counts by type determine."""
+
+    def __init__(self, db: Db, merchant_id: str) -> None:
+        super().__init__(db, queries.ROW_LISTS, merchant_id, {}, ListKey(merchant_id, "entries"))
+        self._merchant_id = merchant_id
+
+    async def total(self, tx: Tx, within: Range = EVER) -> int:
+        """Return the number of rows in a range of time, exact if ``tx`` is a snapshot."""
+
+        async def number_of(kind: Type | None) -> int:
+            filters = {} if kind is None else {"type": kind}
+            counts = ListKey(self._merchant_id, "entries", kind=kind)
+            return await count(tx, queries.LISTS, self._merchant_id, filters, counts, within)
+
+        since, until = within
+        others = await queries.OTHER_FEES.get(
+            tx, merchant_id=self._merchant_id, since=since, until=until
+        )
+        return await number_of(None) - await number_of("FEE") + (others or 0)
+
+
+async def list_rows(
+    db: Db, merchant_id: str, number: int, size: int, within: tuple[int, int]
+) -> tuple[list[Entry], int]:
+    """Return a page (from 1) of entries without the fees of payments, and their total number.
+
+    The entries are the newest first; ``within`` is inclusive Unix ms.
+    """
+    return await _Rows(db, merchant_id).page_of_snapshot(number, size, within)
+
+
+async def list_fees(tx: Tx, merchant_id: str, order_ids: Sequence[str]) -> list[Entry]:
+    """Return the fees of payments."""
+    return await queries.FEES_OF_ORDERS.all(tx, merchant_id=merchant_id, ids=list(order_ids))
+
+
+async def list_types(tx: Tx, merchant_id: str) -> list[Type]:
+    """Return the types of a merchant's entries, in the order of ``TYPES``."""
+    counts = await count_kinds(tx, merchant_id, "entries")
+    kinds = {one.kind for one in counts if one.rows}
+    return [kind for kind in TYPES if kind in kinds]
 
 
 async def list_entries_of(tx: Tx, merchant_id: str, cause: Cause, cause_id: str) -> list[Entry]:

@@ -204,6 +204,25 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
 
 
 LISTS = lists(Entry, "entries", ListQuery)
+# Without the fees of payments, which people see in the row of their payment.
+ROW_LISTS = lists(Entry, "entries", PageQuery, only="not (type = 'FEE' and source_type = 'order')")
+# Fees of payouts, and those that the operator charged. The index is that of `entries_once`.
+OTHER_FEES = Value(
+    int,
+    """
+    select count(*) from entries
+    where merchant_id = :merchant_id and source_type in ('payout', 'operator') and type = 'FEE'
+        and created_at between :since and :until
+    """,
+)
+FEES_OF_ORDERS = Query(
+    Entry,
+    """
+    select * from entries
+    where merchant_id = :merchant_id and source_type = 'order' and source_id = any (:ids::text[])
+        and type = 'FEE'
+    """,
+)
 CURRENCY = Value(str, "select settlement_currency from merchants where id = :merchant_id")
 ENTRIES = Value(int, "select count(*) from entries", timeout_s=WHOLE_TABLE_S)
 

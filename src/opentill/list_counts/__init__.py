@@ -8,7 +8,9 @@ from opentill.list_counts.queries import (
     page_values,
 )
 from opentill.list_counts.service import (
+    EVER,
     Paginator,
+    Range,
     count,
     count_all,
     count_kinds,
@@ -17,11 +19,13 @@ from opentill.list_counts.service import (
 )
 
 __all__ = [
+    "EVER",
     "FOREVER",
     "ListKey",
     "ListStatements",
     "Paginator",
     "PartCount",
+    "Range",
     "count",
     "count_all",
     "count_kinds",

@@ -85,7 +85,7 @@ ENTRY_TYPE: Final = {
     "PAYMENT": N_("Payment"),
     "SETTLEMENT": N_("Settlement"),
     "PAYOUT": N_("Payout"),
-    "FREEZE": N_("Held"),
+    "FREEZE": N_("Held for refund or dispute"),
     "UNFREEZE": N_("Released"),
     "CHARGEBACK": N_("Chargeback"),
     "CHARGEBACK_FEE": N_("Chargeback fee"),

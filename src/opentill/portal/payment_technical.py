@@ -17,7 +17,7 @@ from opentill.webhooks import EventDelivery, OrderEvent
 _ACCOUNT_NAMES: Final = {
     "pending": N_("Pending"),
     "available": N_("Available"),
-    "frozen": N_("Frozen"),
+    "frozen": N_("On hold"),
     "reserve": N_("In reserve"),
 }
 Fact = tuple[str, str | Markup]  # the name of a detail, and its text

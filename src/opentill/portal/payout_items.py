@@ -33,6 +33,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     product: str
     gross: str
     fee: str
+    refunded: str  # "" if nothing was refunded before the payment settled
     amount: str
 
 
@@ -52,7 +53,7 @@ def breakdown(
         (N_("Available before"), 0, contents.opening_minor),
         (N_("Payments"), payments.items, payments.gross_minor),
         (N_("Fees"), 0, -payments.fee_minor),
-        (N_("Refunds"), contents.sum_of("refunds").items, contents.refunds_minor),
+        (N_("Refunds"), contents.refunds, contents.refunds_minor),
         *(
             (name, contents.sum_of(kind).items, contents.sum_of(kind).amount_minor)
             for kind, name in _CONTENT.items()
@@ -91,8 +92,9 @@ async def rows(
             page=page_of(item),
             customer=(order.customer_email or order.customer_name or "") if order else "",
             product=order.product_name if order else "",
-            gross=amount(item.gross_minor),
-            fee=amount(item.fee_minor and -item.fee_minor),
+            gross=amount(item.gross_minor) or amount(item.amount_minor),
+            fee=amount(-item.fee_minor) if item.fee_minor else "–",
+            refunded=amount(item.refunded_minor) if item.refunded_minor else "",
             amount=amount(item.amount_minor),
         )
 
