@@ -5,10 +5,14 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+import pytest
+
 from dashboard.pages import text_of
-from opentill import merchants, orders
+from opentill import checkouts, merchants, orders
 from opentill.core.ids import new_id
 from opentill.db.clock import now_ms
+from opentill.orders.search import filters
+from support import world
 from support.api_server import Shop
 from support.people import Visitor, create_person
 from support.spreadsheets import csv_rows
@@ -90,27 +94,34 @@ def test_the_list_of_payments_and_its_export_have_the_same_filters(shop: Shop) -
     ]
 
 
+def tab_numbers(page: str) -> dict[str, str]:
+    """Return the numbers of the tabs by their names, "" for a tab without a number."""
+    (tabs,) = re.findall(r'<nav class="tabs counted".*?</nav>', page, re.DOTALL)
+    texts = [text_of(text) for text in re.findall(r"<a [^>]*>.*?</a>", tabs)]
+    return {text.rstrip(" 0123456789"): re.findall(r"\d*$", text)[0] for text in texts}
+
+
 def test_tabs_have_the_number_of_their_payments_and_filter_by_several_statuses(shop: Shop) -> None:
     paid = shop.create_paid_order(customerEmail="ada@example.com")
     settled = shop.create_paid_order(customerEmail="bob@example.com")
     shop.api_server.tx(lambda tx: orders.settle_one(tx, shop.id, settled["id"], now_ms(), "early"))
     waiting = shop.create_order(customerEmail="cyd@example.com")
     payments = PaymentsList(shop)
-    tabs = re.findall(r'<li><a href="[^"]*"[^>]*>(\w+) <span class="count">(\d+)<', payments.page())
-    assert dict(tabs) == {
-        "All": "3", "Succeeded": "2", "Refunded": "0", "Disputed": "0", "Failed": "0",
-        "Incomplete": "1", "Expired": "0",
+    assert tab_numbers(payments.page()) == {
+        "All": "3", "Paid": "2", "Refunds": "0", "Disputed": "0", "Declined": "0",
+        "Not paid yet": "1", "Expired": "0", "Canceled": "0",
     }  # fmt: skip
     cases: list[tuple[dict[str, str], set[str]]] = [
         ({"tab": "succeeded"}, {paid["id"], settled["id"]}),
-        ({"tab": "succeeded", "status": "SETTLED"}, {settled["id"]}),
+        ({"tab": "succeeded", "status": "PAID"}, {paid["id"], settled["id"]}),
         ({"tab": "succeeded", "status": "PENDING"}, {paid["id"], settled["id"]}),
         ({"tab": "succeeded", "email": "ada@example.com"}, {paid["id"]}),
         ({"tab": "incomplete"}, {waiting["id"]}),
         ({"tab": "incomplete", "method": "BANK_TRANSFER"}, set()),
         ({"tab": "nothing"}, {paid["id"], settled["id"], waiting["id"]}),
         ({"method": "BANK_TRANSFER"}, {paid["id"], settled["id"]}),
-        ({"method": "BANK_TRANSFER", "status": "PAID"}, {paid["id"]}),
+        ({"method": "BANK_TRANSFER", "status": "PAID"}, {paid["id"], settled["id"]}),
+        ({"method": "BANK_TRANSFER", "status": "REFUNDED"}, set()),
         ({"method": "ALIPAY"}, set()),
     ]
     for query, expected in cases:
@@ -265,7 +276,8 @@ def test_a_search_for_the_id_of_one_payment_redirects_to_its_page(shop: Shop) ->
         assert response.headers["location"] == f"{payments.path}/{order['id']}"
     assert len(payments.rows(query=order["id"])) == 2
     assert len(payments.rows(query="77")) == 1  # a match in the metadata does not redirect
-    assert len(payments.rows(query=refund["id"], status="PAID")) == 1
+    assert len(payments.rows(query=refund["id"], status="REFUND_PENDING")) == 1
+    assert not payments.rows(query=refund["id"], status="PAID")
 
 
 def test_a_live_list_receives_each_change_once(shop: Shop) -> None:
@@ -318,3 +330,74 @@ def test_the_list_does_not_show_payments_of_another_merchant(shop: Shop) -> None
         assert payments.rows(query=text) == []
         assert payments.export(query=text) == []
     assert payments.visitor.get(f"/dashboard/{new_id('mer')}/payments.csv").status_code == 404
+
+
+def test_the_list_its_tabs_and_the_payment_show_the_same_status(shop: Shop) -> None:
+    """A declined payment whose session has ended, and one that is refunded in part."""
+    declined, refunded = shop.create_order(), shop.create_paid_order(customerEmail="bob@x.org")
+    shop.create_order(customerEmail="ada@example.com")
+    order = shop.api_server.tx(lambda tx: orders.find(tx, shop.id, declined["id"]))
+
+    async def decline(tx: Any) -> None:
+        attempt = await world.submit_attempt(tx, order, now_ms())
+        await world.report_payment(tx, attempt, "DECLINED", now_ms())
+        end = order.created_at + 25 * world.HOUR
+        await checkouts.expire(tx, shop.id, order.checkout_id, "its time is over", end)
+
+    shop.api_server.tx(decline)
+    shop.refund(refunded["id"], refundNo="R-1", amount="1")
+    payments = PaymentsList(shop)
+    numbers = {
+        "All": "3", "Paid": "0", "Refunds": "1", "Disputed": "0", "Declined": "1",
+        "Not paid yet": "1", "Expired": "0", "Canceled": "0",
+    }  # fmt: skip
+    assert tab_numbers(payments.page()) == numbers
+    assert tab_numbers(payments.page(tab="failed")) == numbers
+    for query, id_, word, exported in (
+        ({"tab": "failed"}, declined["id"], "Declined", "DECLINED"),
+        ({"status": "FAILED"}, declined["id"], "Declined", "DECLINED"),
+        ({"tab": "refunded"}, refunded["id"], "Refund pending", "REFUND_PENDING"),
+        (
+            {"tab": "refunded", "status": "REFUND_PENDING"},
+            refunded["id"],
+            "Refund pending",
+            "REFUND_PENDING",
+        ),
+    ):
+        (row,) = payments.rows(**query, with_order="1", with_status="1")
+        assert id_ in row, query
+        assert word in row, query
+        (line,) = payments.export(**query)
+        assert (line["id"], line["paymentStatus"]) == (id_, exported)
+        page = payments.visitor.get(f"{payments.path}/{id_}").text
+        badges = text_of(page.partition('<p class="badges">')[2].partition("</p>")[0])
+        assert word in badges
+    for tab in ("succeeded", "closed", "canceled"):
+        assert payments.rows(tab=tab) == []
+
+
+def test_the_numbers_of_the_tabs_follow_the_search_and_the_other_filters(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tea = shop.create_product(name="Tea")["id"]
+    shop.create_paid_order(tea, customerEmail="ada@example.com")
+    shop.create_order(customerEmail="ada@example.com")
+    shop.create_order(customerEmail="bob@example.com")
+    payments = PaymentsList(shop)
+    for query, paid, unpaid in (
+        ({}, "1", "2"),
+        ({"query": "ada@example.com"}, "1", "1"),
+        ({"query": "ada@example.com", "tab": "incomplete"}, "1", "1"),
+        ({"query": "ada@example.com", "status": "PENDING"}, "1", "1"),
+        ({"product": tea}, "1", "0"),
+        ({"email": "bob@example.com"}, "0", "1"),
+        ({"method": "BANK_TRANSFER"}, "1", "0"),
+        ({"from": "2020-01-01"}, "1", "2"),
+        ({"to": "2020-01-01"}, "0", "0"),
+    ):
+        numbers = tab_numbers(payments.page(**query))
+        assert (numbers["Paid"], numbers["Not paid yet"]) == (paid, unpaid), query
+        assert int(numbers["All"]) == int(paid) + int(unpaid), query
+    monkeypatch.setattr(filters, "_MOST_GROUPED", 1)
+    assert set(tab_numbers(payments.page(query="ada@example.com")).values()) == {""}
+    assert tab_numbers(payments.page(product=tea))["All"] == "1"

@@ -146,14 +146,19 @@ EXPLAINED: Final = frozenset(
         # this runs in tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",
         # the number of matches decides which of these runs: tests/orders/search/test_search.py
-        "orders.search.queries": "WAITING BY_TERM1 BY_TERM3 BY_TERM_AND_MORE1"
-        " BY_COLUMNS_BY_PRODUCT_ID0 BY_COLUMNS_BY_PRODUCT_ID1 BY_COLUMNS_BY_PRODUCT_ID2"
-        " BY_COLUMNS_BY_PRODUCT_ID3 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID0"
+        "orders.search.queries": "WAITING BY_TERM1 BY_TERM3 BY_TERM4 BY_TERM_AND_MORE1"
+        " BY_TERM_AND_MORE4 BY_COLUMNS_BY_PRODUCT_ID0 BY_COLUMNS_BY_PRODUCT_ID1"
+        " BY_COLUMNS_BY_PRODUCT_ID2 BY_COLUMNS_BY_PRODUCT_ID3 BY_COLUMNS_BY_PRODUCT_ID4"
+        " BY_COLUMNS_BY_STATUS4 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID0"
         " BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID1 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID3"
-        " BY_REFUNDS_BY_PARTIALLY_REFUNDED1 BY_REFUNDS_BY_REFUND_PENDING1"
-        " BY_REFUNDS_BY_REFUND_FAILED1 BY_STATUSES_BY_STATUSES1 BY_STATUSES_BY_STATUSES3"
-        " BY_STATUSES_BY_STATUSES_BY_PRODUCT_ID1 BY_STATUSES_BY_STATUSES_BY_PRODUCT_ID3"
-        " BY_STATUSES_BY_STATUSES_BY_METHOD1 BY_STATUSES_BY_STATUSES_BY_PRODUCT_ID_BY_METHOD1",
+        " BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID4 "
+        + " ".join(
+            f"BY_SHOWN_BY_SHOWN{columns}{number}"
+            for columns in ("", "_BY_PRODUCT_ID", "_BY_METHOD", "_BY_PRODUCT_ID_BY_METHOD")
+            for number in (1, 3, 4)
+        ),
+        # these read parts of hours: tests/orders/search/test_search.py
+        "orders.search.shown_queries": "EXCEPTIONS STATUSES",
         "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE"
         " INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
         # this is about a closed merchant: tests/onboarding
@@ -199,10 +204,8 @@ EXPLAINED: Final = frozenset(
         "orders.search.queries ": "INDEX_AGAIN",
         # these are over all merchants: tests/console/test_search.py and test_payments.py
         "orders.search.across_merchants_queries": "NEWEST_OF_PLACES PENDING_OF_ALL"
-        " OF_REFS NEWEST_OF_ALL NEWEST_OF_ALL_BY_STATUS"
-        " NEWEST_OF_ALL_BY_REFUNDS_BY_PARTIALLY_REFUNDED0"
-        " NEWEST_OF_ALL_BY_REFUNDS_BY_REFUND_PENDING0"
-        " NEWEST_OF_ALL_BY_REFUNDS_BY_REFUND_FAILED0",
+        " OF_REFS NEWEST_OF_ALL "
+        + " ".join(f"NEWEST_OF_ALL_BY_SHOWN_BY_{shown}0" for shown in orders.SHOWN_STATUSES),
         "payouts.queries    ": "OF_REFERENCE",
         # these are over all merchants: tests/console/test_payouts.py
         "payouts.overview_queries": "OF_ALL OF_AMOUNTS RUNS_OF_PAYOUTS",
@@ -496,14 +499,16 @@ class Business:
     def list_by_refunds(self) -> None:
         """List and export orders by the progress of their refunds; count failed refunds."""
         db = self.app.db
-        for progress in get_args(orders.RefundProgress):
-            query = orders.OrdersQuery()
-            rows, _ = self.api_server.run(
-                orders.list_page(db, self.id, query, orders.ListChoice(refunds=progress))
+        progresses: tuple[orders.RefundProgress, ...] = get_args(orders.RefundProgress)
+        choice = orders.ListChoice(shown=progresses)
+        rows, _ = self.api_server.run(orders.list_page(db, self.id, orders.OrdersQuery(), choice))
+        filters = OrderFilters(merchant_id=self.id, since=0, until=FOREVER, shown=progresses)
+        after = order_search.list_after(db, filters, None, ExportCursor(0, ""), 1000)
+        assert len(self.api_server.run(after)) == len(rows) > 0
+        for progress in progresses:
+            assert self.api_server.tx(
+                lambda tx, progress=progress: orders.count_by_refunds(tx, self.id, progress)
             )
-            filters = OrderFilters(merchant_id=self.id, since=0, until=FOREVER, refunds=progress)
-            after = order_search.list_after(db, filters, None, ExportCursor(0, ""), 10)
-            assert len(self.api_server.run(after)) == len(rows) > 0
         assert self.api_server.tx(lambda tx: refunds.count_failed(tx, self.id))
 
     def list_by_status_and_method(self) -> None:
@@ -512,11 +517,11 @@ class Business:
         assert order.payment_method is not None
         for method in (None, order.payment_method):
             for product_id in (None, order.product_id):
-                choice = orders.ListChoice(statuses=("PAID", "SETTLED"), method=method)
+                choice = orders.ListChoice(shown=("PAID",), method=method)
                 query = orders.OrdersQuery(product_id=product_id)
                 rows, _ = self.api_server.run(orders.list_page(db, self.id, query, choice))
                 filters = OrderFilters(
-                    merchant_id=self.id, since=0, until=FOREVER, statuses=choice.statuses,
+                    merchant_id=self.id, since=0, until=FOREVER, shown=choice.shown,
                     method=method, product_id=product_id,
                 )  # fmt: skip
                 after = order_search.list_after(db, filters, None, ExportCursor(0, ""), 1000)
@@ -524,6 +529,12 @@ class Business:
                 assert order.id in {row.id for row in rows} & {row.id for row in exported}
         counts = self.api_server.tx(lambda tx: orders.count_by_status(tx, self.id))
         assert counts["PAID"] > 0
+        for method in (None, order.payment_method):
+            for fields in ({}, {"product_id": order.product_id}, {"start_date": 1}):
+                query, choice = orders.OrdersQuery(**fields), orders.ListChoice(method=method)
+                shown = self.api_server.run(orders.count_shown(db, self.id, query, choice))
+                assert shown is not None
+                assert shown["PAID"] > 0
 
     def settle_orders(self) -> None:
         """Add a note, settle one order and all due ones, and release reserves."""

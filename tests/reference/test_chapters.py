@@ -24,7 +24,7 @@ from opentill.core.errors import Problem
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.http.inputs import MAX_KEY, MAX_KEYS, MAX_METADATA, MAX_URL
-from opentill.orders.model import Status
+from opentill.orders.statuses import Status
 from opentill.reference import chapters
 from opentill.reference.book import Book
 from opentill.reference.chapters import ADVICE, BY_NAME, CHAPTERS, Texts

@@ -9,7 +9,8 @@ from opentill.checkouts.model import Sales, Session
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.list_counts import FOREVER, Paginator
-from opentill.orders.model import PAID_STATUSES, PAYABLE, SessionStatus
+from opentill.orders.model import PAYABLE, SessionStatus
+from opentill.orders.statuses import PAID_STATUSES
 
 # The statuses that a session's order may have, by the session's status. One exception: if an order
 # was paid late, its session remains EXPIRED although the order has a status of COMPLETE.

@@ -5,7 +5,7 @@ total, and a search there shows the newest matches (``orders/search/across_merch
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
@@ -18,7 +18,7 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.list_counts import FOREVER
 from opentill.merchants import Merchant
-from opentill.orders import Order, OrderRef, OrdersQuery, RefundProgress, Status
+from opentill.orders import SHOWN_STATUSES, Order, OrderRef, OrdersQuery, ShownStatus
 from opentill.portal import lists, render, search
 from opentill.portal.labels import SHOWN_STATUS
 from opentill.portal.lists import Days, Pager
@@ -34,22 +34,24 @@ class Filters(msgspec.Struct, frozen=True):
 
     query: str
     merchant: str
-    status: Status | None
-    refunds: RefundProgress | None  # the choice of the field ``status`` that is no status of orders
+    status: ShownStatus | None
     days: Days
     errors: dict[str, str]
 
     @property
     def are_narrowed(self) -> bool:
         """Whether the payments are also filtered by status or days."""
-        is_narrowed = self.status is not None or self.refunds is not None
-        return is_narrowed or bool(self.days.first or self.days.last)
+        return self.status is not None or bool(self.days.first or self.days.last)
+
+    @property
+    def choice(self) -> orders.ListChoice:
+        """The filter by status."""
+        return orders.ListChoice(shown=() if self.status is None else (self.status,))
 
     def fit(self, order: Order) -> bool:
         """Whether an order passes the filters by status and days."""
         is_within = self.days.since <= order.created_at <= self.days.until
-        has_status = self.status in {None, order.status}
-        return is_within and has_status and self.refunds in {None, order.refund_progress}
+        return is_within and self.status in {None, order.shown_status}
 
 
 def read_filters(request: PageRequest) -> Filters:
@@ -58,8 +60,7 @@ def read_filters(request: PageRequest) -> Filters:
     return Filters(
         query=lists.text(request, "query", _LONGEST_QUERY),
         merchant=lists.text(request, "merchant"),
-        status=lists.choice(request, "status", get_args(Status)),
-        refunds=lists.choice(request, "status", get_args(RefundProgress)),
+        status=lists.choice(request, "status", SHOWN_STATUSES),
         days=days,
         errors=dict(days.errors),
     )
@@ -117,7 +118,6 @@ async def _read_newest(tx: Tx, filters: Filters, before_id: str) -> list[Order]:
         tx,
         lists.SIZE + 1,
         status=filters.status,
-        refunds=filters.refunds,
         since=filters.days.since,
         before=before,
     )
@@ -165,8 +165,6 @@ async def _list_page(
     query: dict[str, Any] = {"page": number, "size": lists.SIZE}
     if filters.query:
         query["query"] = filters.query
-    if filters.status is not None:
-        query["status"] = filters.status
     if filters.days.since > 0:
         query["startDate"] = filters.days.since
     if filters.days.until < FOREVER:
@@ -176,7 +174,7 @@ async def _list_page(
             replica,
             merchant.id,
             msgspec.convert(query, OrdersQuery),
-            orders.ListChoice(refunds=filters.refunds),
+            filters.choice,
         )
     except (Invalid, msgspec.ValidationError):
         filters.errors["query"] = N_(

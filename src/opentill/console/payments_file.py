@@ -39,6 +39,7 @@ _COLUMNS: Final = (
     "currency",
     "clientReference",
     *(column for name, _ in _TIMES for column in (name, f"{name}Utc")),
+    "paymentStatus",
 )
 
 
@@ -77,7 +78,7 @@ def _show_list(request: PageRequest) -> Response:
 
 
 def _build_query(filters: Filters) -> ExportQuery:
-    query: dict[str, Any] = {"query": filters.query or None, "status": filters.status}
+    query: dict[str, Any] = {"query": filters.query or None}
     if filters.days.since > 0:
         query["startDate"] = filters.days.since
     if filters.days.until < FOREVER:
@@ -90,9 +91,7 @@ async def _read_rows(
 ) -> AsyncGenerator[tuple[str, ...], None]:
     replica = request.app.replica.reading()
     for merchant_id, name in names.items():
-        selection = await orders.resolve_query(
-            replica, merchant_id, query, orders.ListChoice(refunds=filters.refunds)
-        )
+        selection = await orders.resolve_query(replica, merchant_id, query, filters.choice)
         async for part in orders.read_selection(replica, selection):
             for order in part:
                 yield _format_cells(order, name)
@@ -109,6 +108,7 @@ def _format_cells(order: Order, merchant: str) -> tuple[str, ...]:
     for _, field in _TIMES:
         at: int | None = getattr(order, field)
         cells += [at, csvfile.format_utc(at)]
+    cells.append(orders.EXPORTED_STATUS[order.shown_status])
     return tuple(map(csvfile.format_cell, cells))
 
 

@@ -271,12 +271,13 @@ CUSTOMER_SORT: Final = {
 }
 PAYMENT_TAB: Final = {
     "": NC_("payments", "All"),
-    "succeeded": NC_("payments", "Succeeded"),
-    "refunded": NC_("payments", "Refunded"),
+    "succeeded": NC_("order status", "Paid"),
+    "refunded": NC_("payments", "Refunds"),
     "disputed": NC_("payments", "Disputed"),
-    "failed": NC_("payments", "Failed"),
-    "incomplete": NC_("payments", "Incomplete"),
-    "closed": NC_("payments", "Expired"),
+    "failed": NC_("order status", "Declined"),
+    "incomplete": N_("Not paid yet"),
+    "closed": N_("Expired"),
+    "canceled": N_("Canceled"),
 }
 PAYMENT_METHOD_NAME: Final = {
     "CREDIT_CARD": N_("Card"),

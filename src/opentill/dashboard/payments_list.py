@@ -12,13 +12,13 @@ from starlette.responses import Response
 from opentill import orders
 from opentill.core import amounts
 from opentill.core.errors import Invalid
-from opentill.dashboard import page_helpers, payments_columns
+from opentill.dashboard import page_helpers, payments_columns, payments_tabs
 from opentill.dashboard.labels import PAYMENT_FILTER_ERROR
+from opentill.dashboard.payments_tabs import TABS, Tab
 from opentill.gateways.model import Method
 from opentill.list_counts import FOREVER
-from opentill.orders import ExportQuery, Order, OrdersQuery, RefundProgress, Status
+from opentill.orders import SHOWN_STATUSES, ExportQuery, Order, OrdersQuery, ShownStatus
 from opentill.portal import downloads, lists, render
-from opentill.portal.labels import SHOWN_STATUS
 from opentill.portal.lists import Days, Pager
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
@@ -42,49 +42,21 @@ class _Field(NamedTuple):
 
 _FIELDS: Final = (
     _Field("query", "query"),
-    _Field("status", "status"),
     _Field("product", "productId"),
     _Field("email", "customerEmail"),
 )
 _AMOUNT: Final = "amount"  # the field of an amount as people write it
 _KEY, _VALUE = "metadata_key", "metadata_value"
-_METHOD, _TAB = "method", "tab"  # fields of the page alone
-_NAMES: Final = (*(field.name for field in _FIELDS), _AMOUNT, _KEY, _VALUE, _METHOD, _TAB)
+_STATUS, _METHOD, _TAB = "status", "method", "tab"  # fields of the page alone
+_NAMES: Final = (
+    *(field.name for field in _FIELDS),
+    *(_AMOUNT, _KEY, _VALUE, _STATUS, _METHOD, _TAB),
+)
 # These fields are below "More filters".
 _FOLDED: Final = ("product", "email", _AMOUNT, _KEY, _VALUE)
 
 
-class Tab(msgspec.Struct, frozen=True):
-    """A part of the list: all payments with one of its statuses; () for all payments.
-
-    ``also`` are the progresses of refunds by which the part can be filtered, besides its statuses.
-    """
-
-    name: str
-    statuses: tuple[Status, ...] = ()
-    also: tuple[RefundProgress, ...] = ()
-
-    @property
-    def choices(self) -> tuple[Status | RefundProgress, ...]:
-        """The statuses by which the part can be filtered, () if it has only one."""
-        if not self.statuses:
-            return tuple(SHOWN_STATUS)
-        choices = (*self.statuses, *self.also)
-        return choices if len(choices) > 1 else ()
-
-
 _METHODS: Final[tuple[Method, ...]] = get_args(Method)
-_PROGRESSES: Final[tuple[RefundProgress, ...]] = get_args(RefundProgress)
-# Each status is in one tab, so that the numbers of the tabs add up to the number of all payments.
-TABS: Final = (
-    Tab(""),
-    Tab("succeeded", ("PAID", "SETTLED"), _PROGRESSES),
-    Tab("refunded", ("REFUNDED",)),
-    Tab("disputed", ("DISPUTED", "CHARGEBACK")),
-    Tab("failed", ("FAILED", "REVOKED")),
-    Tab("incomplete", ("CREATING", "PENDING")),
-    Tab("closed", ("CLOSED",)),
-)
 
 
 class Search(msgspec.Struct, frozen=True):
@@ -103,7 +75,7 @@ class Search(msgspec.Struct, frozen=True):
     @property
     def is_filtered(self) -> bool:
         """Whether the list has a filter besides its tab."""
-        choice = orders.ListChoice(statuses=self.tab.statuses)
+        choice = orders.ListChoice(shown=self.tab.statuses)
         return bool(self.filters) or self.choice != choice
 
     @property
@@ -124,11 +96,9 @@ async def _read_search(request: PageRequest, zone: ZoneInfo) -> Search:
     filters: dict[str, Any] = {}
     errors = dict(days.errors)
     tab = next((tab for tab in TABS if tab.name == entries[_TAB]), TABS[0])
-    refunds = _read_status(request, tab, entries)
+    shown = _read_shown(tab, entries, errors)
     for field in _FIELDS:
         value = entries[field.name]
-        if field.name == "status" and refunds is not None:
-            continue
         if value and _is_filter(field.filter, value):
             filters[field.filter] = value
         elif value:
@@ -150,23 +120,29 @@ async def _read_search(request: PageRequest, zone: ZoneInfo) -> Search:
     if days.until < FOREVER:
         filters["endDate"] = days.until
     choice = orders.ListChoice(
-        refunds=refunds,
         amount=amount,
-        statuses=tab.statuses,
+        shown=shown,
         method=lists.choice(request, _METHOD, _METHODS),
     )
     return Search(filters, choice, tab, entries, days, errors)
 
 
-def _read_status(request: PageRequest, tab: Tab, entries: dict[str, str]) -> RefundProgress | None:
-    """Return the progress of refunds that the field ``status`` chooses, None for none.
+def _read_shown(
+    tab: Tab, entries: dict[str, str], errors: dict[str, str]
+) -> tuple[ShownStatus, ...]:
+    """Return the statuses by which to filter, () for any. Adds an error to errors.
 
-    Clears the field if its choice is one of another tab.
+    Clears the field ``status`` if its choice is one of another tab.
     """
-    if tab.statuses and entries["status"] not in tab.choices:
+    status = entries["status"]
+    choice = next((one for one in SHOWN_STATUSES if one == status), None)
+    if choice is not None and (not tab.statuses or choice in tab.choices):
+        return (choice,)
+    if tab.statuses:
         entries["status"] = ""
-        return None
-    return lists.choice(request, "status", _PROGRESSES)
+    elif status:
+        errors["status"] = PAYMENT_FILTER_ERROR["status"]
+    return tab.statuses
 
 
 def _read_amount(entries: dict[str, str], errors: dict[str, str]) -> str:
@@ -235,7 +211,7 @@ async def show(request: PageRequest) -> Response:
         can_poll=can_poll,
         search=search,
         errors=search.errors,
-        tabs=await _count_tabs(request),
+        tabs=await payments_tabs.count(request, search.filters, search.choice),
         methods=_METHODS,
         longest=_LONGEST,
         products=await page_helpers.product_choices(request, search.filters.get("productId", "")),
@@ -244,18 +220,6 @@ async def show(request: PageRequest) -> Response:
         csv=_csv_address(request),
         **values,
     )
-
-
-async def _count_tabs(request: PageRequest) -> list[tuple[Tab, int]]:
-    """Return the tabs with their numbers of payments, whatever the other filters are."""
-    counts = await request.app.replica.reading().read(
-        lambda tx: orders.count_by_status(tx, request.merchant_id)
-    )
-
-    def count(tab: Tab) -> int:
-        return sum(counts.get(status, 0) for status in tab.statuses or counts)
-
-    return [(tab, count(tab)) for tab in TABS]
 
 
 def _render_update(request: PageRequest, tag: str, values: dict[str, Any]) -> Response:

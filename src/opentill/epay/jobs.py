@@ -18,7 +18,7 @@ from opentill.core.errors import Unavailable
 from opentill.db.database import Tx
 from opentill.epay import credentials, notices, queries, refunding, service
 from opentill.epay.model import Notice
-from opentill.orders.model import PAID_STATUSES
+from opentill.orders.statuses import PAID_STATUSES
 from opentill.outgoing.client import Forbidden, NoResponse, Response, Unreachable
 
 _log: Final = structlog.get_logger()

@@ -22,7 +22,7 @@ from opentill.epay.model import (
 )
 from opentill.gateways.epay import signature
 from opentill.merchants import OPENTILL, Actor
-from opentill.orders.model import PAID_STATUSES
+from opentill.orders.statuses import PAID_STATUSES
 
 _log: Final = structlog.get_logger()
 MAX_ADDRESS: Final = 2048  # characters; the limit of outgoing/addresses.py

@@ -28,7 +28,8 @@ from opentill.epay.model import (
     trade_no,
 )
 from opentill.epay.service import EpayCaller, count_hit
-from opentill.orders.model import PAID_STATUSES, PAYABLE
+from opentill.orders.model import PAYABLE
+from opentill.orders.statuses import PAID_STATUSES
 
 _STOPPED: Final = "商户暂时不能收款"  # customers may read it, so it does not reveal the reason
 

@@ -22,7 +22,8 @@ from opentill.epay.model import BUSINESS, MISSING, EpayOrder, Refused, trade_no
 from opentill.epay.request import Request, without_zeros
 from opentill.gateways.epay import signature
 from opentill.orders import Order
-from opentill.orders.model import PAID_STATUSES, PAYABLE, Status
+from opentill.orders.model import PAYABLE
+from opentill.orders.statuses import PAID_STATUSES, Status
 
 # An identical request within this time means the same refund.
 REPEATABLE_MS: Final = 86_400_000

@@ -11,6 +11,7 @@ from opentill import figures
 from opentill.adjustments.model import MOVES
 from opentill.db.query import WHOLE_TABLE_S, Query, Value
 from opentill.integrity import event_queries
+from opentill.integrity.count_queries import TOTALS_OF_LISTS
 from opentill.ledger import Violation, rule_sql
 
 _OF_MERCHANT_S: Final = 3600.0  # time limit of a rule about one merchant, however many rows it has
@@ -245,40 +246,7 @@ _RULES: Final = {
         when 'COMPLETE' then o.status in {_UNPAID}
         else o.status in ('CREATING', 'PENDING') end
     """,  # noqa: S608 - constants of ours
-    # The counts plus the changes that they lack must equal the numbers of rows, for each span.
-    "the totals of lists are the numbers of their rows": """
-    select merchant_id,
-        list || ' ' || span as subject,
-        kind || coalesce(' of ' || nullif(part, ''), '') || ' since ' || since || ': '
-            || sum(counted) || ' counted, ' || sum(there) || ' there' as detail
-    from (
-        select merchant_id, list, part, span, since, kind, rows as counted, 0 as there
-        from list_counts
-        union all
-        select merchant_id, list, p.part, s.span, s.since, kind, counted, there
-        from (
-            select merchant_id, list, part, at / 3600000 * 3600000 as hour, kind,
-                sum(counted) as counted, sum(there) as there
-            from (
-                select merchant_id, list, part, at, kind, rows as counted, 0 as there
-                from list_changes where kind is not null
-                union all
-                select merchant_id, list, part, at, was, -rows, 0
-                from list_changes where was is not null
-                union all
-                select merchant_id, 'orders', product_id, created_at, status, 0, 1 from orders
-                union all
-                select merchant_id, 'entries', '', created_at, type, 0, 1 from entries
-            ) as each_row
-            group by 1, 2, 3, 4, 5
-        ) as hours
-        cross join unnest(case when part = '' then array[''] else array[part, ''] end) as p (part)
-        cross join unnest(array['all', 'day', 'hour'],
-            array[0, hour / 86400000 * 86400000, hour]) as s (span, since)
-    ) as both_sides
-    group by merchant_id, list, part, span, since, kind
-    having sum(counted) <> sum(there)
-    """,
+    "the totals of lists are the numbers of their rows": TOTALS_OF_LISTS,
     "a payout has left with its fee, and is back with it exactly when it failed": """
     select p.merchant_id, p.id as subject,
         p.status || ' of ' || p.amount_minor || ', fee ' || p.fee_minor || ': out ' || e.sent

@@ -14,6 +14,7 @@ from opentill.list_counts.service import (
     count,
     count_all,
     count_kinds,
+    count_kinds_within,
     count_parts,
     respond,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "count",
     "count_all",
     "count_kinds",
+    "count_kinds_within",
     "count_parts",
     "lists",
     "newest_by_status",

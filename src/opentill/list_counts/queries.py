@@ -135,6 +135,25 @@ TOTAL_IN_HOURS = Value(
     )::bigint
     """,
 )
+# Like TOTAL_IN_HOURS, but for each kind.
+TOTALS_OF_KINDS_IN_HOURS = Query(
+    PartCount,
+    """
+    select :part::text as part, kind, sum(rows)::bigint as rows from (
+        select c.kind, c.rows
+        from unnest(:span::text[], :since::bigint[], :before::bigint[])
+            as piece (span, since, before)
+        join list_counts c on c.merchant_id = :merchant_id and c.list = :list and c.part = :part
+            and c.span = piece.span and c.since >= piece.since and c.since < piece.before
+        union all
+        select one.kind, one.rows from list_changes c
+        cross join lateral (values (c.kind, c.rows), (c.was, -c.rows)) as one (kind, rows)
+        where c.merchant_id = :merchant_id and c.list = :list
+            and (:part = '' or c.part = :part) and c.at >= :start and c.at < :end
+            and one.kind is not null
+    ) counted group by kind
+    """,
+)
 # The next merchants after `:after` that have changes, with their numbers of changes, which are
 # counted up to `:most`.
 CHANGED = Query(

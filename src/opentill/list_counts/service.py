@@ -4,7 +4,8 @@ One statement reads the counts and the changes that are not in them yet, so thei
 of rows in that statement's snapshot, despite concurrent writes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -59,6 +60,43 @@ async def count_kinds(tx: Tx, merchant_id: str, list_name: ListName) -> list[Par
     A kind without rows may be missing or be 0.
     """
     return await queries.TOTALS_OF_KINDS.all(tx, merchant_id=merchant_id, list=list_name)
+
+
+async def count_kinds_within(
+    tx: Tx,
+    key: ListKey,
+    within: Range,
+    read_edge: Callable[[int, int], Awaitable[Mapping[str, int]]],
+) -> Counter[str]:
+    """Return how many rows of each kind a list has in a range of time.
+
+    ``read_edge`` counts rows by reading them, between two inclusive times. The numbers are exact
+    if ``tx`` is a snapshot.
+    """
+    if within == EVER:
+        parts = [key.part]
+        all_rows = await (
+            count_parts(tx, key.merchant_id, key.list, parts)
+            if key.part
+            else count_kinds(tx, key.merchant_id, key.list)
+        )
+        return Counter({row.kind: row.rows for row in all_rows})
+    window = page_window(*within)
+    totals = Counter[str]()
+    if window.pieces:
+        rows = await queries.TOTALS_OF_KINDS_IN_HOURS.all(
+            tx,
+            merchant_id=key.merchant_id,
+            list=key.list,
+            part=key.part,
+            start=window.since,
+            end=window.before,
+            **columns(Piece, window.pieces),
+        )
+        totals.update({row.kind: row.rows for row in rows})
+    for edge in window.edges:
+        totals.update(await read_edge(*edge))
+    return totals
 
 
 class Paginator(Generic[S]):

@@ -31,8 +31,6 @@ from opentill.orders.model import (
     Order,
     OrderNote,
     PaymentAttempt,
-    RefundProgress,
-    Status,
     Transition,
 )
 from opentill.orders.order_history import (
@@ -79,6 +77,7 @@ from opentill.orders.search.filters import (
     count_by_status,
     count_late_payments,
     count_of_products,
+    count_shown,
     has_product,
     list_customer_page,
     list_page,
@@ -111,14 +110,23 @@ from opentill.orders.settlement.service import (
     settle_batch,
     settle_one,
 )
+from opentill.orders.statuses import (
+    EXPORTED_STATUS,
+    SHOWN_STATUSES,
+    RefundProgress,
+    ShownStatus,
+    Status,
+)
 from opentill.orders.transitions import Change, can, reverse_refund, transition
 from opentill.orders.wire import OrderDetail, OrderOut
 
 __all__ = [
     "ATTEMPT_ENDS",
     "CONFIRMATION_BATCH",
+    "EXPORTED_STATUS",
     "EXPORT_COLUMNS",
     "MAX_SUMMED",
+    "SHOWN_STATUSES",
     "TRANSITIONS",
     "Change",
     "CustomerOrder",
@@ -146,6 +154,7 @@ __all__ = [
     "RefundProgress",
     "Report",
     "Settled",
+    "ShownStatus",
     "Status",
     "Transition",
     "add_last_payments",
@@ -169,6 +178,7 @@ __all__ = [
     "count_late_payments",
     "count_of_products",
     "count_refund",
+    "count_shown",
     "exists",
     "export_csv",
     "export_csv_limited",

@@ -8,6 +8,7 @@ from opentill.core.settings import SANDBOX
 from opentill.gateways.account import TEST_PREFIX
 from opentill.http import csvfile
 from opentill.orders.model import OPERATOR
+from opentill.orders.statuses import EXPORTED_STATUS
 
 # These functions build the SQL of a cell, which must return the same bytes as ``http/csvfile.py``.
 # Their arguments are names of columns.
@@ -194,11 +195,19 @@ COLUMNS: Final = (
     ),
     Column("productName", "product_name", _inert, about="the name of what was sold, at that time"),
 )
-# Only the file that the dashboard offers has these columns: times in the merchant's time zone.
+# The status for people (statuses.py); SETTLED stands for PAID.
+_SHOWN: Final = """coalesce(split_part(shown_exception(status, closed_as, refund_failed,
+    refund_held_minor, refunded_minor, amount_minor), ' ', 2), status)"""
+_EXPORTED: Final = " ".join(
+    f"when '{shown}' then '{name}'" for shown, name in EXPORTED_STATUS.items()
+)
+# Only the file that the dashboard offers has these columns: times in the merchant's time zone, and
+# the status that its list shows, where `status` is the one in the API.
 LOCAL_COLUMNS: Final = (
     Column("createdAtLocal", _local("created_at")),
     Column("paidAtLocal", f"coalesce({_local('paid_at')}, '')"),
     Column("timeZone", ":zone::text"),
+    Column("paymentStatus", f"case {_SHOWN} when 'SETTLED' then 'PAID' {_EXPORTED} end"),
 )
 # SQL for the approximate size (bytes) of an order's line; only texts of users can be long.
 LINE_SIZE: Final = "350 + " + " + ".join(

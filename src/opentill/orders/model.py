@@ -10,24 +10,18 @@ from opentill import webhooks
 from opentill.core.links import safe_url
 from opentill.gateways.model import Method
 from opentill.ledger import Type as PostingType
+from opentill.orders.statuses import (
+    ClosedAs,
+    RefundProgress,
+    ShownStatus,
+    Status,
+    refund_progress,
+    shown_status,
+)
 
-Status = Literal[
-    "CREATING",
-    "PENDING",
-    "PAID",
-    "SETTLED",
-    "REFUNDED",
-    "DISPUTED",
-    "CHARGEBACK",
-    "FAILED",
-    "CLOSED",
-    "REVOKED",
-]
 SessionStatus = Literal["OPEN", "COMPLETE", "EXPIRED"]
 Source = Literal["API", "EPAY"]
 RefundState = Literal["NONE", "PARTIAL", "FULL"]
-# Orders by what their refunds did; pages show this instead of PAID and SETTLED.
-RefundProgress = Literal["PARTIALLY_REFUNDED", "REFUND_PENDING", "REFUND_FAILED"]
 Calendar = Literal["EVERY_DAY", "WEEKDAYS"]
 ReserveStatus = Literal["NONE", "HELD", "OFFSET", "RELEASED"]
 AttemptStatus = Literal[
@@ -62,8 +56,6 @@ DAY_MS: Final = 86_400_000
 OPERATOR: Final = "manual"  # the name of the gateway whose payments an operator confirms
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 PAYABLE: Final[tuple[Status, ...]] = ("PENDING", "CREATING")
-# Paid, and neither refunded in full nor disputed: such orders can be delivered and refunded.
-PAID_STATUSES: Final[tuple[Status, ...]] = ("PAID", "SETTLED")
 EVENTS: Final[tuple[Event, ...]] = get_args(Event)
 
 
@@ -207,6 +199,7 @@ class Order(PlacedOrder, frozen=True):
     livemode: bool | None  # whether the payment is real money; None: see orders/livemode.py
     payment_link_id: str | None  # the link that opened the session; None if no link did
     refund_failed: bool = False  # whether a refund has failed and nobody has handled it
+    closed_as: ClosedAs | None = None  # None: its time ended, or it is not CLOSED
 
     @property
     def unsettled_minor(self) -> int:
@@ -232,17 +225,22 @@ class Order(PlacedOrder, frozen=True):
     @property
     def refund_progress(self) -> RefundProgress | None:
         """What matters most about the order's refunds; None: it has none, or they are complete."""
-        if self.refund_failed:
-            return "REFUND_FAILED"
-        if self.refund_held_minor > self.refunded_minor:
-            return "REFUND_PENDING"
-        return "PARTIALLY_REFUNDED" if self.refund_status == "PARTIAL" else None
+        return refund_progress(
+            self.amount_minor,
+            self.refunded_minor,
+            self.refund_held_minor,
+            has_failed=self.refund_failed,
+        )
 
     @property
-    def shown_status(self) -> Status | RefundProgress:
-        """The status for people: the progress of refunds instead of PAID or SETTLED."""
-        progress = self.refund_progress if self.status in PAID_STATUSES else None
-        return progress or self.status
+    def shown_status(self) -> ShownStatus:
+        """The status for people in lists, filters and counts."""
+        return shown_status(self.status, self.refund_progress, self.closed_as)
+
+    @property
+    def shown_besides_refunds(self) -> ShownStatus:
+        """The status for people, whatever the order's refunds did."""
+        return shown_status(self.status, None, self.closed_as)
 
 
 class NewOrder(PlacedOrder, frozen=True, kw_only=True):

@@ -15,8 +15,8 @@ from opentill.orders.model import (
     OrderNote,
     PaidThrough,
     PaymentAttempt,
-    Status,
 )
+from opentill.orders.statuses import Status
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = :id")
 BY_ID = Query(Order, "select * from orders where merchant_id = :merchant_id and id = :id")

@@ -24,10 +24,10 @@ from opentill.orders.model import (
     NewAttempt,
     Order,
     PaymentAttempt,
-    Status,
     Transition,
     Transitioned,
 )
+from opentill.orders.statuses import Status
 
 _UNPAID: Final = ("CREATING", "PENDING")
 _NEVER_SETTLES: Final = ("settled", "carried_over", "disputed")

@@ -8,7 +8,8 @@ from msgspec import Meta
 from opentill.core import money, structs
 from opentill.gateways.model import Card, Method
 from opentill.http.fields import CreatedAt, DecimalText, MetadataShown, UpdatedAt
-from opentill.orders.model import Order, RefundState, ReserveStatus, Status
+from opentill.orders.model import Order, RefundState, ReserveStatus
+from opentill.orders.statuses import Status
 
 
 class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

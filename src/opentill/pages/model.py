@@ -13,7 +13,8 @@ import msgspec
 from opentill.core.links import safe_url
 from opentill.core.money import Money
 from opentill.gateways.model import Method
-from opentill.orders.model import AttemptStatus, SessionStatus, Status
+from opentill.orders.model import AttemptStatus, SessionStatus
+from opentill.orders.statuses import Status
 from opentill.pages.labels import DECLINE_REASON
 from opentill.receipts import model as receipts
 from opentill.web import declines

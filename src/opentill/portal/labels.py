@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Final
 
 from opentill.mail import labels
-from opentill.orders import RefundProgress, Status
+from opentill.orders import SHOWN_STATUSES, RefundProgress, ShownStatus, Status
 from opentill.people import MerchantRole, StaffRole
 from opentill.portal.model import Allowed
 from opentill.web.translations import N_, NC_
@@ -99,8 +99,6 @@ ENTRY_TYPE: Final = {
     "FEE": N_("Fee"),
     "BALANCE_CORRECTION": N_("Correction"),
 }
-# Why an order is closed, other than by its time.
-CLOSED_AS: Final = {"CANCELED": N_("Canceled"), "DECLINED": NC_("order status", "Declined")}
 # The name of a FREEZE by the source of its entry.
 HELD_FOR: Final = {
     "refund": N_("Held for refund"),
@@ -176,12 +174,13 @@ REFUND_PROGRESS: Final[Mapping[RefundProgress, str]] = {
     "REFUND_PENDING": N_("Refund pending"),
     "REFUND_FAILED": N_("Refund failed"),
 }
-# The statuses by which lists of payments are filtered, and that their badges show.
-SHOWN_STATUS: Final[Mapping[Status | RefundProgress, str]] = dict(
-    chain(ORDER_STATUS.items(), REFUND_PROGRESS.items())
-)
+# The statuses for people, by which lists of payments are filtered, and that badges show.
+_STATUS_TEXTS: Final[dict[str, str]] = dict(chain(ORDER_STATUS.items(), REFUND_PROGRESS.items()))
+SHOWN_STATUS: Final[Mapping[ShownStatus, str]] = {
+    status: _STATUS_TEXTS[status] for status in SHOWN_STATUSES
+}
 # The class of a badge by status; the class of any other status is its name.
-STATUS_CLASS: Final[Mapping[Status | RefundProgress, str]] = {
+STATUS_CLASS: Final[Mapping[ShownStatus, str]] = {
     "PARTIALLY_REFUNDED": "status-refunded",
     "REFUND_PENDING": "status-creating",
     "REFUND_FAILED": "status-failed",

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final, Literal
+from typing import Final
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -46,7 +46,6 @@ _EMITTED: Final[dict[tuple[str | None, str], int]] = {
     + (row.event == "refund_reversed")
     for row in orders.TRANSITIONS
 }
-_NOT_PAID: Final = frozenset({"DECLINED", "REFUSED"})
 _REFUND_ENDS: Final = frozenset({"refund_succeeded", "refund_failed", "refund_reversed"})
 
 
@@ -103,18 +102,6 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
             return None
         is_settled = dispute.disputed_from == "SETTLED"
         return dispute.debit_minor if is_settled else self.order.unsettled_minor
-
-    @property
-    def closing(self) -> Literal["CANCELED", "DECLINED"] | None:
-        """Why a closed order was not paid; None: its time ended, or it is not closed."""
-        if self.order.status != "CLOSED":
-            return None
-        # A session that somebody ends before its time gets the time of that as its end.
-        if any(
-            row.event == "expired" and row.at <= self.session.expires_at for row in self.history
-        ):
-            return "CANCELED"
-        return "DECLINED" if self.attempts and self.attempts[-1].status in _NOT_PAID else None
 
     @property
     def is_open(self) -> bool:

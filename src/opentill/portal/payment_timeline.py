@@ -295,7 +295,7 @@ class Timeline:
     def _history(self) -> Iterator[Item]:
         for row in self._payment.history:
             if row.event in _HISTORY_TONES:
-                is_canceled = row.event == "expired" and self._payment.closing == "CANCELED"
+                is_canceled = row.event == "expired" and self._payment.order.closed_as == "CANCELED"
                 event = "voided" if is_canceled else row.event
                 sentence = self._gettext(HISTORY_EVENT[event])
                 yield Item(at=row.at, sentence=sentence, tone=_HISTORY_TONES[row.event])

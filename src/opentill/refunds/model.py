@@ -11,7 +11,7 @@ from opentill.core.errors import Invalid
 from opentill.gateways.model import RefundStatus
 from opentill.http.fields import CreatedAt, DecimalText, UpdatedAt, meaning
 from opentill.ledger import Held
-from opentill.orders.model import PAID_STATUSES
+from opentill.orders.statuses import PAID_STATUSES
 
 Status = Literal["PROCESSING", "SUCCEEDED", "FAILED"]
 Source = Literal["REQUEST", "GATEWAY"]

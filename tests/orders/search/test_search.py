@@ -1,6 +1,7 @@
 """A search finds the same orders whether all, some or none of them are indexed."""
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from opentill import orders
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.list_counts import FOREVER
-from opentill.orders import Order, service
+from opentill.orders import SHOWN_STATUSES, Order, ShownStatus, service, statuses
 from opentill.orders.search import customer_words, filters, terms
 from opentill.orders.search import jobs as indexing
 from opentill.orders.search import queries as search_queries
@@ -36,6 +37,20 @@ emails = st.sampled_from(EMAILS)
 metadata = st.dictionaries(st.sampled_from("abc"), st.sampled_from(VALUES), max_size=3)
 STATUSES: Final = ("PENDING", "CREATING", "CLOSED")
 METHODS: Final = (None, "ALIPAY", "CREDIT_CARD")
+CLOSED_AS: Final = (None, "CANCELED", "DECLINED")
+PAID: Final[Sequence[dict[str, Any]]] = (
+    {"status": "PAID"},
+    {"status": "SETTLED", "settled_at": world.NOW},
+    {"status": "SETTLED", "settled_at": world.NOW, "refunded_minor": 1, "refund_held_minor": 1},
+    {"status": "PAID", "refunded_minor": 1, "refund_held_minor": 2},
+    {"status": "DISPUTED", "refunded_minor": 1, "refund_held_minor": 2},
+    {"status": "DISPUTED", "refund_failed": True},
+)
+SHOWN_CHOICES: Final[Sequence[tuple[ShownStatus, ...]]] = (
+    (), ("PENDING",), ("CREATING", "CLOSED"), ("FAILED",), ("REVOKED", "CLOSED"), ("PAID",),
+    ("REFUND_FAILED", "REFUND_PENDING", "PARTIALLY_REFUNDED", "REFUNDED"), ("DISPUTED",),
+    SHOWN_STATUSES,
+)  # fmt: skip
 changes = st.lists(
     st.tuples(
         st.sampled_from(["new", "new", "new", "email", "status", "index", "index"]),
@@ -65,7 +80,7 @@ queries = st.fixed_dictionaries(
 )
 choices = st.builds(
     ListChoice,
-    statuses=st.sampled_from([(), ("PENDING",), ("CREATING", "CLOSED"), STATUSES]),
+    shown=st.sampled_from(SHOWN_CHOICES),
     method=st.sampled_from(METHODS),
 )
 
@@ -90,6 +105,10 @@ async def apply_changes(tx: Tx, order: Order, changes: Sequence[Any]) -> None:
             columns["customer_name"] = NAMES.get(email.lower())
             columns |= {"created_at": world.NOW + at, "platform_fee_minor": 0}
             columns |= {"payment_method": METHODS[number % 3], "status": STATUSES[number % 3]}
+            if number % 4 == 3:
+                columns |= {"paid_at": world.NOW, **PAID[number // 4 % len(PAID)]}
+            elif columns["status"] == "CLOSED":
+                columns["closed_as"] = CLOSED_AS[number // 3 % 3]
             ids.append(await insert(tx, order, **columns))
         elif change == "email":
             await tx.execute(
@@ -100,7 +119,8 @@ async def apply_changes(tx: Tx, order: Order, changes: Sequence[Any]) -> None:
             )
         elif change == "status":
             status = STATUSES[number % 3]
-            await tx.execute("update orders set status = $2 where id = $1", order_id, status)
+            unpaid = "update orders set status = $2 where id = $1 and paid_at is null"
+            await tx.execute(unpaid, order_id, status)
         else:
             await index(tx, order.merchant_id, batch=1 + number // 4)
 
@@ -108,6 +128,14 @@ async def apply_changes(tx: Tx, order: Order, changes: Sequence[Any]) -> None:
 async def index(tx: Tx, merchant_id: str, batch: int = 1000, many: int = 2) -> int:
     """Index a batch of orders, and store the counts of terms that ``many`` orders have."""
     return await indexing._index(tx, merchant_id, batch, many)
+
+
+def _shown_status(row: asyncpg.Record) -> str:
+    progress = statuses.refund_progress(
+        row["amount_minor"], row["refunded_minor"], row["refund_held_minor"],
+        has_failed=row["refund_failed"],
+    )  # fmt: skip
+    return statuses.shown_status(row["status"], progress, row["closed_as"])
 
 
 async def read_matches(tx: Tx, order: Order, query: OrdersQuery, choice: ListChoice) -> list[str]:
@@ -119,7 +147,7 @@ async def read_matches(tx: Tx, order: Order, query: OrdersQuery, choice: ListCho
         for row in rows
         if row["created_at"] >= start
         and query.status in {None, row["status"]}
-        and (not choice.statuses or row["status"] in choice.statuses)
+        and (not choice.shown or _shown_status(row) in choice.shown)
         and choice.method in {None, row["payment_method"]}
         and _fits(row, query)
     ]
@@ -181,6 +209,12 @@ def test_pages_totals_and_exports_equal_those_of_a_full_scan(
             page, total = await filters.list_page(db, order.merchant_id, page_query, choice)
             assert total == len(matches)
             assert [row.id for row in page] == matches[(number - 1) * size : number * size]
+        of_any_status = msgspec.structs.replace(choice, shown=())
+        ids = await read_matches(tx, order, query, of_any_status)
+        counts = await filters.count_shown(db, order.merchant_id, query, of_any_status)
+        assert counts is not None
+        rows = await tx.fetch("select * from orders where id = any ($1)", ids)
+        assert +counts == Counter(map(_shown_status, rows))
         export = ExportQuery(**fields)
         selection = await filters.resolve_query(db, order.merchant_id, export, choice)
         if selection is None:  # no order has two statuses

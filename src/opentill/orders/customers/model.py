@@ -5,7 +5,7 @@ Customers are identified by their orders' email address.
 
 import msgspec
 
-from opentill.orders.model import Status
+from opentill.orders.statuses import Status
 
 
 class CustomerOrder(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from opentill.core.amounts import read_amount
 from opentill.db.database import Tx
-from opentill.orders.model import Order, RefundProgress, Status
+from opentill.orders.model import Order
 from opentill.orders.search import across_merchants_queries as queries
 from opentill.orders.search import customer_words, lookups, terms
 from opentill.orders.search.model import Condition, MerchantPlace, PendingOrder
@@ -21,6 +21,7 @@ from opentill.orders.search.service import (
     merchants_places_of,
     places_of_customers,
 )
+from opentill.orders.statuses import ShownStatus
 
 _MOST_PENDING: Final = 1000  # orders outside the index that a search reads: some 20 milliseconds
 _MOST_PLACES: Final = 2000  # terms and places that a search looks up
@@ -44,23 +45,20 @@ async def list_newest(
     tx: Tx,
     size: int,
     *,
-    status: Status | None,
-    refunds: RefundProgress | None = None,
+    status: ShownStatus | None,
     since: int,
     before: tuple[int, str],
 ) -> list[Order]:
     """Return the newest orders of all merchants from a time on, newest first.
 
-    They were created before the time and id ``before``. ``status`` None: orders of any status.
-    ``refunds``: only orders whose refunds have this progress, whatever their status.
+    They were created before the time and id ``before``. ``status`` is their status for people,
+    None for any.
     """
     values = {"since": since, "before_at": before[0], "before_id": before[1], "limit": size}
-    if refunds is not None:
-        (statement,) = queries.NEWEST_OF_ALL_BY_REFUNDS[(refunds,)]
-        return await statement.all(tx, **values)
     if status is None:
         return await queries.NEWEST_OF_ALL.all(tx, **values)
-    return await queries.NEWEST_OF_ALL_BY_STATUS.all(tx, **values, status=status)
+    (statement,) = queries.NEWEST_OF_ALL_BY_SHOWN[(status,)]
+    return await statement.all(tx, **values)
 
 
 async def find_matches(tx: Tx, merchant_ids: Sequence[str], text: str, size: int) -> Matches:

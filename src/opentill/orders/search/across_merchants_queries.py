@@ -3,9 +3,10 @@
 from typing import Final
 
 from opentill.db.query import Query
-from opentill.orders.model import Order, RefundProgress
+from opentill.orders.model import Order
 from opentill.orders.search.model import PendingOrder
-from opentill.orders.search.queries import REFUNDS
+from opentill.orders.search.shown_queries import CONDITIONS
+from opentill.orders.statuses import ShownStatus
 
 # The newest orders with some terms in some places of merchants. Only `:limit` places are read: the
 # places with the newest orders contain the newest `:limit` orders.
@@ -43,7 +44,7 @@ PENDING_OF_ALL = Query(
     select o.merchant_id, o.id, o.created_at, o.status, o.product_id, o.customer_email,
         o.customer_name, o.amount_minor, o.currency, o.metadata, o.client_reference, a.card_last4,
         s.status as session_status, o.refunded_minor, o.refund_held_minor, o.refund_failed,
-        o.payment_method, c.is_new
+        o.closed_as, o.payment_method, c.is_new
     from (
         select few.merchant_id, few.order_id, bool_or(few.was is null) as is_new from (
             select c.merchant_id, c.order_id, c.was
@@ -67,32 +68,39 @@ OF_REFS = Query(
 )
 
 
-def _newest_of_all(condition: str) -> Query[Order]:
-    """Build the statement that reads the newest orders of all merchants with a condition.
+def _newest_of_all(conditions: tuple[str, ...]) -> Query[Order]:
+    """Build the statement that reads the newest orders of all merchants with one of the conditions.
 
-    It reads the orders of only `:limit` merchants, the ones who have the newest orders.
+    It reads the orders of only `:limit` merchants, the ones who have the newest orders. Each
+    condition is read from its own index.
     """
-    rows = f"""
-        select * from orders o where merchant_id = m.merchant_id {condition}
-            and (created_at, id) < (:before_at, :before_id) and created_at >= :since
-        order by created_at desc, id desc limit
-    """  # noqa: S608 - constants of ours
+
+    def rows(limit: str) -> str:
+        parts = " union all ".join(
+            f"""
+            (select o.* from orders o where o.merchant_id = m.merchant_id and {condition}
+                and (o.created_at, o.id) < (:before_at, :before_id) and o.created_at >= :since
+            order by o.created_at desc, o.id desc limit {limit})
+            """  # noqa: S608 - constants of ours
+            for condition in conditions
+        )
+        return f"select * from ({parts}) o order by o.created_at desc, o.id desc limit {limit}"  # noqa: S608 - as above
+
     return Query(
         Order,
         f"""
         with m as (
             select m.merchant_id from (select id as merchant_id from merchants) m
-            cross join lateral ({rows} 1) newest
+            cross join lateral ({rows("1")}) newest
             order by newest.created_at desc, newest.id desc limit :limit
         )
-        select o.* from m cross join lateral ({rows} :limit) o
+        select o.* from m cross join lateral ({rows(":limit")}) o
         order by o.created_at desc, o.id desc limit :limit
         """,  # noqa: S608 - constants of ours
     )
 
 
-NEWEST_OF_ALL: Final = _newest_of_all("")
-NEWEST_OF_ALL_BY_STATUS: Final = _newest_of_all("and status = :status")
-NEWEST_OF_ALL_BY_REFUNDS: Final[dict[tuple[RefundProgress], tuple[Query[Order]]]] = {
-    (progress,): (_newest_of_all(f"and {condition}"),) for progress, condition in REFUNDS.items()
+NEWEST_OF_ALL: Final = _newest_of_all(("true",))
+NEWEST_OF_ALL_BY_SHOWN: Final[dict[tuple[ShownStatus], tuple[Query[Order]]]] = {
+    (shown,): (_newest_of_all(conditions),) for shown, conditions in CONDITIONS.items()
 }

@@ -16,9 +16,10 @@ from opentill.gateways.model import Method
 from opentill.http.fields import meaning
 from opentill.http.paging import Millis
 from opentill.orders import queries
-from opentill.orders.model import STATUSES, Order, RefundProgress, Status
-from opentill.orders.search import service, terms
+from opentill.orders.model import Order
+from opentill.orders.search import service, shown_counts, shown_queries, terms
 from opentill.orders.search.model import Condition, OrderFilters
+from opentill.orders.statuses import SHOWN_STATUSES, RefundProgress, ShownStatus, Status
 
 _STORABLE: Final = r"^[^\x00]*\Z"  # excludes NUL, which PostgreSQL's text cannot contain
 Email: TypeAlias = Annotated[
@@ -147,18 +148,19 @@ Range: TypeAlias = tuple[int, int]  # first and last time, Unix ms; 0 and FOREVE
 class ListChoice(msgspec.Struct, frozen=True):
     """Filters of the pages that list orders, which the API does not have.
 
-    ``refunds``: only orders whose refunds have this progress; ``amount``: only orders of an amount
-    as people write it (core/amounts.py), "" for any; ``statuses``: only orders of one of these, ()
-    for any; ``method``: only orders that were paid by it.
+    ``amount``: only orders of an amount as people write it (core/amounts.py), "" for any;
+    ``shown``: only orders with one of these statuses for people, () for any; ``method``: only
+    orders that were paid by it.
     """
 
-    refunds: RefundProgress | None = None
     amount: str = ""
-    statuses: tuple[Status, ...] = ()
+    shown: tuple[ShownStatus, ...] = ()
     method: Method | None = None
 
 
 _ANY: Final = ListChoice()
+# Matches of a search are counted by status up to this number: some 10 milliseconds.
+_MOST_GROUPED: Final = 2000
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -171,7 +173,7 @@ class Selection(msgspec.Struct, frozen=True):
     def is_searched(self) -> bool:
         """Whether the orders are found by a search, and not by the list of orders."""
         filters = self.filters
-        is_narrowed = filters.conditions or filters.refunds or filters.statuses
+        is_narrowed = filters.conditions or filters.shown
         return bool(is_narrowed) or self.text is not None
 
     @property
@@ -196,23 +198,18 @@ async def resolve_query(
         product_id, text = text, None
     if product_id is not None and not await has_product(db, merchant_id, product_id):
         return None
-    status, statuses = query.status, choice.statuses
-    if statuses or choice.method is not None:
-        allowed = statuses or STATUSES
-        statuses = allowed if status is None else tuple({status}.intersection(allowed))
-        if not statuses:
-            return None
-        status = None
+    shown = choice.shown
+    if choice.method is not None:
+        shown = shown or SHOWN_STATUSES
     written_amount = service.condition_of_amount(choice.amount)
     filters = OrderFilters(
         merchant_id=merchant_id,
         since=since,
         until=until,
         conditions=(*conditions(query), *([written_amount] if written_amount else [])),
-        status=status,
-        statuses=statuses,
+        status=query.status,
+        shown=shown,
         product_id=product_id,
-        refunds=choice.refunds,
         method=choice.method,
     )
     return Selection(filters, text)
@@ -279,12 +276,38 @@ async def count_by_status(tx: Tx, merchant_id: str) -> dict[str, int]:
     return {row.kind: row.rows for row in counts}
 
 
+async def count_shown(
+    db: Db, merchant_id: str, query: OrdersQuery, choice: ListChoice = _ANY
+) -> Counter[ShownStatus] | None:
+    """Return the exact number of selected orders by their status for people.
+
+    None if there are too many to read, of a search. Raises Invalid.
+    """
+    selection = await resolve_query(db, merchant_id, query, choice)
+    if selection is None:
+        return Counter()
+    filters, text = selection.filters, selection.text
+
+    async def read(tx: Tx) -> Counter[ShownStatus] | None:
+        if not any((filters.conditions, filters.status, text)):
+            product_id, within = filters.product_id, (filters.since, filters.until)
+            if filters.method is None:
+                return await shown_counts.count(tx, merchant_id, product_id, within)
+            return await shown_counts.count_of_method(
+                tx, merchant_id, product_id, filters.method, within
+            )
+        search = await service.Search.start(tx, filters, text, keep=_MOST_GROUPED)
+        if await search.total() > _MOST_GROUPED or not search.has_all_pending:
+            return None
+        return await search.count_shown()
+
+    return await db.read_snapshot(read)
+
+
 async def count_by_refunds(tx: Tx, merchant_id: str, progress: RefundProgress) -> int:
-    """Return the number of orders whose refunds have this progress."""
-    filters = OrderFilters(
-        merchant_id=merchant_id, since=0, until=list_counts.FOREVER, refunds=progress
-    )
-    return await (await service.Search.start(tx, filters, None, keep=0)).total()
+    """Return the number of orders whose refunds have this progress, whatever their status."""
+    (statement,) = shown_queries.COUNT_BY_REFUNDS[(progress,)]
+    return await statement.get(tx, merchant_id=merchant_id) or 0
 
 
 async def count_of_products(

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import msgspec
 
 from opentill.gateways.model import Method
-from opentill.orders.model import RefundProgress, SessionStatus, Status
+from opentill.orders.model import SessionStatus
 from opentill.orders.search import customer_words, terms
+from opentill.orders.statuses import ClosedAs, ShownStatus, Status, refund_progress, shown_status
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -39,8 +40,8 @@ class Condition(msgspec.Struct, frozen=True):
 class OrderFilters(msgspec.Struct, frozen=True, kw_only=True):
     """The orders of a merchant that fulfill all conditions; times are inclusive Unix ms.
 
-    ``statuses`` are the statuses that an order may have, () for any; a filter by ``method`` must
-    have them too, because the index of methods has the status before the time.
+    ``shown`` are the statuses for people that an order may have, () for any; a filter by ``method``
+    must have them too, because the index of methods has the status before the time.
     """
 
     merchant_id: str
@@ -50,8 +51,7 @@ class OrderFilters(msgspec.Struct, frozen=True, kw_only=True):
     status: Status | None = None
     product_id: str | None = None
     session_status: SessionStatus | None = None
-    refunds: RefundProgress | None = None
-    statuses: tuple[Status, ...] = ()
+    shown: tuple[ShownStatus, ...] = ()
     method: Method | None = None
 
     def fits(self, candidate: "Candidate") -> bool:
@@ -61,8 +61,7 @@ class OrderFilters(msgspec.Struct, frozen=True, kw_only=True):
             and self.status in {None, candidate.status}
             and self.product_id in {None, candidate.product_id}
             and self.session_status in {None, candidate.session_status}
-            and (self.refunds is None or candidate.has_progress(self.refunds))
-            and (not self.statuses or candidate.status in self.statuses)
+            and (not self.shown or candidate.shown_status in self.shown)
             and self.method in {None, candidate.payment_method}
         )
 
@@ -73,10 +72,10 @@ class OrderFilters(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name, value in columns.items() if value is not None}
 
     @property
-    def columns_with_statuses(self) -> tuple[str, ...]:
-        """The names of the filters of a search whose driver are ``statuses``."""
+    def columns_with_shown(self) -> tuple[str, ...]:
+        """The names of the filters of a search whose driver are the statuses for people."""
         others = {"product_id": self.product_id, "method": self.method}
-        return ("statuses", *(name for name, value in others.items() if value is not None))
+        return ("shown", *(name for name, value in others.items() if value is not None))
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -100,18 +99,20 @@ class Candidate(msgspec.Struct, frozen=True):
     refunded_minor: int
     refund_held_minor: int
     refund_failed: bool
+    closed_as: ClosedAs | None
     payment_method: Method | None
     is_new: bool
 
-    def has_progress(self, progress: RefundProgress) -> bool:
-        """Whether the order's refunds have this progress, as in ``queries.REFUNDS``."""
-        match progress:
-            case "PARTIALLY_REFUNDED":
-                return 0 < self.refunded_minor < self.amount_minor
-            case "REFUND_PENDING":
-                return self.refund_held_minor > self.refunded_minor
-            case _:
-                return self.refund_failed
+    @property
+    def shown_status(self) -> ShownStatus:
+        """The status for people."""
+        progress = refund_progress(
+            self.amount_minor,
+            self.refunded_minor,
+            self.refund_held_minor,
+            has_failed=self.refund_failed,
+        )
+        return shown_status(self.status, progress, self.closed_as)
 
     @property
     def terms(self) -> terms.Terms:
@@ -231,6 +232,14 @@ class SizedOrder(msgspec.Struct, frozen=True):
     created_at: int
     id: str
     size: int
+
+
+class ShownCount(msgspec.Struct, frozen=True):
+    """The number of orders with a status for people; ``status`` is their status in the API."""
+
+    status: Status
+    shown: ShownStatus
+    rows: int
 
 
 class OrderRef(msgspec.Struct, frozen=True):

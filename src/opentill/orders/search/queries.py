@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from opentill.db.query import Command, Query, Value
 from opentill.orders.export_columns import LINE_SIZE
-from opentill.orders.model import Order, RefundProgress
+from opentill.orders.model import Order
 from opentill.orders.search.model import (
     Bucket,
     Candidate,
@@ -12,8 +12,10 @@ from opentill.orders.search.model import (
     CountChange,
     MerchantPlace,
     SearchedMerchant,
+    ShownCount,
     SizedOrder,
 )
+from opentill.orders.search.shown_queries import CONDITIONS, SHOWN
 
 # ── Indexing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -153,7 +155,7 @@ PENDING = Query(
     select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.customer_name,
         o.amount_minor, o.currency, o.metadata, o.client_reference, a.card_last4,
         s.status as session_status, o.refunded_minor, o.refund_held_minor, o.refund_failed,
-        o.payment_method, c.is_new
+        o.closed_as, o.payment_method, c.is_new
     from (
         select order_id, bool_or(was is null) as is_new from search_changes
         where merchant_id = :merchant_id group by order_id
@@ -170,7 +172,7 @@ NAMED = Query(
     select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.customer_name,
         o.amount_minor, o.currency, o.metadata, o.client_reference, a.card_last4,
         s.status as session_status, o.refunded_minor, o.refund_held_minor, o.refund_failed,
-        o.payment_method, false as is_new
+        o.closed_as, o.payment_method, false as is_new
     from unnest(:id::text[]) as named (id)
     join orders o on o.merchant_id = :merchant_id and o.id = named.id
     join checkouts s on s.merchant_id = :merchant_id and s.id = o.checkout_id
@@ -270,30 +272,21 @@ class SearchStatements(NamedTuple):
     oldest: Query[Order]
     after: Query[SizedOrder]  # the orders after a cursor, oldest first
     counted: Value[int]
+    shown: Query[ShownCount]  # how many orders there are of each status for people
 
 
-# The condition of each progress of an order's refunds. Each is that of a partial index.
-REFUNDS: Final[dict[RefundProgress, str]] = {
-    "PARTIALLY_REFUNDED": "o.refunded_minor > 0 and o.refunded_minor < o.amount_minor",
-    "REFUND_PENDING": "o.refund_held_minor > o.refunded_minor",
-    "REFUND_FAILED": "o.refund_failed",
-}
-_PROGRESS: Final = " ".join(f"when '{name}' then {sql}" for name, sql in REFUNDS.items())
-# Conditions: the order has one of these statuses, and this method; none and null allow any.
-_HAS_STATUS: Final = "(cardinality(:statuses::text[]) = 0 or o.status = any (:statuses::text[]))"
-_HAS_METHOD: Final = "(:method::text is null or o.payment_method = :method)"
-# A condition: the order has this status, product, method, session status and progress of refunds;
-# null allows any.
+# Condition: the order has this status, product, method and session status, and one of these
+# statuses for people; null and none allow any.
 _FITS: Final = f"""
     and exists (
         select from orders o where o.merchant_id = :merchant_id and o.id = t.order_id
             and (:status::text is null or o.status = :status)
             and (:product_id::text is null or o.product_id = :product_id)
-            and {_HAS_STATUS} and {_HAS_METHOD}
+            and (cardinality(:shown::text[]) = 0 or {SHOWN} = any (:shown::text[]))
+            and (:method::text is null or o.payment_method = :method)
             and (:session_status::text is null or :session_status = (
                 select s.status from checkouts s
-                where s.merchant_id = :merchant_id and s.id = o.checkout_id))
-            and (:refunds::text is null or case :refunds {_PROGRESS} end))
+                where s.merchant_id = :merchant_id and s.id = o.checkout_id)))
 """  # noqa: S608 - constants of ours
 # A condition: the order fulfills all `:conditions` other conditions, each by one of its terms and
 # places.
@@ -321,11 +314,17 @@ _ORDERS: Final = """
     where o.merchant_id = :merchant_id {columns} and o.created_at between :since and :until
         and o.id <> all (:apart::text[]) {more} {order})
 """
-# Each status is read by its own index scan, because only then its rows are in the list's order.
-_ORDERS_OF_STATUSES: Final = f"""
-    select hit.created_at, hit.id from unnest(:statuses::text[]) as allowed (statuses)
-    cross join lateral {_ORDERS.replace("{columns}", "and o.status = statuses {columns}")} hit
-"""  # noqa: S608 - constants of ours
+# Each status for people is read by index scans of its own, because only then its rows are in the
+# list's order.
+_ORDERS_OF_SHOWN: Final = " union all ".join(
+    _ORDERS.replace(
+        "{columns}",
+        f"and '{name}' = any (:shown::text[]) and {condition} {{columns}}"
+        " and (:status::text is null or o.status = :status)",
+    )
+    for name, conditions in CONDITIONS.items()
+    for condition in conditions
+)
 _PENDING_ORDERS: Final = """
     union all select * from unnest(:created_at::bigint[], :id::text[]) as beside (created_at, id)
 """
@@ -366,6 +365,15 @@ def _statements(source: str, names: dict[str, str], more: str) -> SearchStatemen
         Query(Order, page("asc")),
         Query(SizedOrder, after),
         Value(int, f"select count(*) from ({every}) found"),  # noqa: S608 - constants of ours
+        Query(
+            ShownCount,
+            f"""
+            select o.status, {SHOWN} as shown, count(*) as rows
+            from (select created_at, id from ({every}) indexed {_PENDING_ORDERS}) found
+            join orders o on o.merchant_id = :merchant_id and o.id = found.id
+            group by 1, 2
+            """,  # noqa: S608 - constants of ours
+        ),
     )
 
 
@@ -389,28 +397,14 @@ _COLUMNS: Final = {
     "product_id": "and o.product_id = :product_id ",
     "method": "and o.payment_method = :method ",
 }
-# The same for orders with one of several statuses, and with given values of the other columns.
-BY_STATUSES: Final[dict[tuple[str, ...], SearchStatements]] = {
-    ("statuses", *names): _statements(
-        _ORDERS_OF_STATUSES.replace("{columns}", "".join(map(_COLUMNS.__getitem__, names))),
+# The same for orders with one of several statuses for people, and given values of other columns.
+BY_SHOWN: Final[dict[tuple[str, ...], SearchStatements]] = {
+    ("shown", *names): _statements(
+        _ORDERS_OF_SHOWN.replace("{columns}", "".join(map(_COLUMNS.__getitem__, names))),
         _OF_ORDER,
         _ALSO,
     )
     for names in ((), ("product_id",), ("method",), ("product_id", "method"))
-}
-# Statements whose driver is the progress of refunds, by the name of the progress.
-BY_REFUNDS: Final[dict[tuple[RefundProgress], SearchStatements]] = {
-    (progress,): _statements(
-        _ORDERS.replace(
-            "{columns}",
-            f"and {condition} and (:status::text is null or o.status = :status)"
-            " and (:product_id::text is null or o.product_id = :product_id)"
-            f" and {_HAS_STATUS} and {_HAS_METHOD}",
-        ),
-        _OF_ORDER,
-        "",
-    )
-    for progress, condition in REFUNDS.items()
 }
 # Marks a batch of orders, from newest to oldest, of a merchant whose orders were indexed before
 # migration 0054 as changed, so that they are indexed again. Returns their number; 0 for a merchant

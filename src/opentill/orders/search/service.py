@@ -6,6 +6,7 @@ Both are read in one snapshot, and totals are exact (decision 0060).
 """
 
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -14,10 +15,11 @@ import msgspec
 from opentill.core.amounts import read_amount
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
+from opentill.gateways.model import Method
 from opentill.list_counts import FOREVER, ListKey, count
-from opentill.orders.model import Order, Status
+from opentill.orders.model import Order
 from opentill.orders.queries import LISTS
-from opentill.orders.search import customer_words, lookups, queries, terms
+from opentill.orders.search import customer_words, lookups, queries, shown_counts, terms
 from opentill.orders.search.model import (
     Bucket,
     Candidate,
@@ -28,6 +30,7 @@ from opentill.orders.search.model import (
     Place,
     SizedOrder,
 )
+from opentill.orders.statuses import ShownStatus
 
 _DAY_MS: Final = 86_400_000
 MOST_ADDRESSES: Final = 200  # customers that a searched text may match
@@ -259,24 +262,28 @@ class Search:
             rows = sum(bucket.rows for bucket in buckets)
             if rows < fewest:
                 fewest, self._driver, self._driven_by = rows, buckets, number
-        is_narrowed = filters.session_status is not None or filters.refunds is not None
-        if not (filters.columns or filters.statuses) or is_narrowed:
+        is_narrowed = filters.session_status is not None
+        if not (filters.columns or filters.shown) or is_narrowed:
             return
         if not filters.conditions or (fewest and await self._count_by_columns() < fewest):
             self._driven_by = -1
 
     async def _count_by_columns(self) -> int:
-        """Return how many orders pass the filters that are columns."""
+        """Return how many orders pass the filters that are columns, whatever their method is."""
         filters, within = self._filters, (self._filters.since, self._filters.until)
+        merchant_id, product_id = filters.merchant_id, filters.product_id
+        if filters.shown:
+            counts = await shown_counts.count(self._tx, merchant_id, product_id, within)
+            return sum(counts[status] for status in filters.shown)
+        key = ListKey(merchant_id, "orders", product_id or "", filters.status)
+        return await count(self._tx, LISTS, merchant_id, filters.columns, key, within)
 
-        async def count_status(status: Status | None) -> int:
-            columns = {"status": status, "product_id": filters.product_id}
-            values = {name: value for name, value in columns.items() if value is not None}
-            key = ListKey(filters.merchant_id, "orders", filters.product_id or "", status)
-            return await count(self._tx, LISTS, filters.merchant_id, values, key, within)
-
-        statuses = filters.statuses or (filters.status,)
-        return sum([await count_status(status) for status in statuses])
+    async def _count_of_method(self, method: Method) -> int:
+        filters, within = self._filters, (self._filters.since, self._filters.until)
+        counts = await shown_counts.count_of_method(
+            self._tx, filters.merchant_id, filters.product_id, method, within
+        )
+        return sum(counts[status] for status in filters.shown)
 
     async def _count_buckets(self, places: Sequence[Place]) -> list[Bucket]:
         since, until = self._filters.since, self._filters.until
@@ -307,9 +314,8 @@ class Search:
         filters = self._filters
         is_narrowed = (
             filters.columns
-            or filters.statuses
+            or filters.shown
             or filters.session_status
-            or filters.refunds
             or len(filters.conditions) > 1
         )
         return self._driven_by >= 0 and not is_narrowed
@@ -318,15 +324,13 @@ class Search:
     def _is_counted(self) -> bool:
         """Whether the only filters are columns whose values have counts."""
         filters = self._filters
-        others = (filters.conditions, filters.method, filters.refunds, filters.session_status)
-        return bool(filters.statuses) and not any(others)
+        others = (filters.conditions, filters.status, filters.session_status)
+        return bool(filters.shown) and not any(others)
 
     @property
     def _statements(self) -> queries.SearchStatements:
-        if self._driven_by < 0 and self._filters.refunds is not None:
-            return queries.BY_REFUNDS[(self._filters.refunds,)]
-        if self._driven_by < 0 and self._filters.statuses:
-            return queries.BY_STATUSES[self._filters.columns_with_statuses]
+        if self._driven_by < 0 and self._filters.shown:
+            return queries.BY_SHOWN[self._filters.columns_with_shown]
         if self._driven_by < 0:
             return queries.BY_COLUMNS[tuple(self._filters.columns)]
         return queries.BY_TERM if self._has_one_condition else queries.BY_TERM_AND_MORE
@@ -334,7 +338,8 @@ class Search:
     async def total(self) -> int:
         """Return the number of orders."""
         if self._is_counted:
-            return await self._count_by_columns()
+            method = self._filters.method
+            return await (self._count_of_method(method) if method else self._count_by_columns())
         if not self._has_one_condition:
             statement = self._statements.counted
             counted = await statement.get(self._tx, **self._values(statement))
@@ -353,6 +358,12 @@ class Search:
                 or 0
             )
         return indexed + self._pending.count
+
+    async def count_shown(self) -> Counter[ShownStatus]:
+        """Return the number of orders by their status for people, by reading the orders."""
+        statement = self._statements.shown
+        rows = await statement.all(self._tx, **self._values(statement))
+        return shown_counts.add_up(rows)
 
     async def list_newest(self, size: int, offset: int) -> list[Order]:
         """Return orders, newest first."""
@@ -381,8 +392,7 @@ class Search:
             "status": filters.status,
             "product_id": filters.product_id,
             "session_status": filters.session_status,
-            "refunds": filters.refunds,
-            "statuses": list(filters.statuses),
+            "shown": list(filters.shown),
             "method": filters.method,
             "number": [number for number, _ in other_places],
             "also_term": [place.term for _, place in other_places],

@@ -17,16 +17,11 @@ from opentill.core.errors import Invalid
 from opentill.db import jobs
 from opentill.db.database import Db, Tx
 from opentill.orders import order_history
-from opentill.orders.model import (
-    DAY_MS,
-    DueMerchant,
-    Event,
-    Order,
-    Status,
-)
+from opentill.orders.model import DAY_MS, DueMerchant, Event, Order
 from opentill.orders.queries import LOCKED
 from opentill.orders.settlement import queries
 from opentill.orders.settlement.movements import reserve_release, settlement
+from opentill.orders.statuses import Status
 from opentill.orders.transitions import Change, take
 
 # Orders in a batch. A payment of the same merchant waits until the batch is committed, some 0.1 s.
