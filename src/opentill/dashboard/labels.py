@@ -279,14 +279,6 @@ PAYMENT_TAB: Final = {
     "closed": N_("Expired"),
     "canceled": N_("Canceled"),
 }
-PAYMENT_METHOD_NAME: Final = {
-    "CREDIT_CARD": N_("Card"),
-    "ALIPAY": N_("Alipay"),
-    "WECHAT_PAY": N_("WeChat Pay"),
-    "PAYNOW": N_("PayNow"),
-    "CRYPTO": N_("Crypto"),
-    "BANK_TRANSFER": N_("Bank transfer"),
-}
 PAYOUT_STATUS: Final = {
     "PENDING": NC_("payout", "Pending"),
     "PAID": N_("Arrived"),

@@ -8,11 +8,12 @@ from starlette.responses import Response
 from opentill import checkouts, merchants, orders, people, refunds, webhooks
 from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
-from opentill.dashboard import page_helpers, payment_refund
+from opentill.dashboard import page_helpers, payment_refund, sessions_again
 from opentill.db.database import Tx
 from opentill.portal import form_ids, notes, payment_details, payment_facts, refund_form, render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
+from opentill.portal.unpaid import ENDED_BY_MERCHANT
 from opentill.web import refund_failures
 from opentill.web.translations import N_
 
@@ -47,6 +48,8 @@ async def _read_values(request: PageRequest) -> dict[str, Any]:
         **payment_facts.template_values(payment, request.localizer, request.now),
         "resend_to": request.link("payments", payment.order.id, "resend") if may_resend else "",
         "refund": next((refund for refund in payment.refunds if refund.id == refund_id), None),
+        "link": sessions_again.payment_page(request, payment.session) if payment.is_open else "",
+        "again": await sessions_again.form_of(request, payment.order, payment.unpaid),
         "longest_note": LONGEST_NOTE,
         "most_notes": MOST_NOTES,
         "form_id": form_ids.new_form_id,
@@ -72,7 +75,7 @@ async def expire(request: PageRequest) -> Response:
     """Expire the session of a payment that is still unpaid."""
     merchant_id = request.merchant_id
     actor = people.actor_of(request.login, _REASON)
-    cause = f"ended by {request.login.email}"
+    cause = ENDED_BY_MERCHANT
 
     async def close(tx: Tx) -> None:
         order = await orders.find(tx, merchant_id, request.ids["order"])

@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from opentill.core.money import Money
-from opentill.dashboard.labels import PAYMENT_COLUMN, PAYMENT_METHOD_NAME
+from opentill.dashboard.labels import PAYMENT_COLUMN
 from opentill.orders import Order
-from opentill.portal.labels import SHOWN_STATUS
+from opentill.portal.labels import PAYMENT_METHOD, SHOWN_STATUS
 from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 
@@ -56,7 +56,7 @@ class Cells:
     def method(self) -> str:
         """The payment method."""
         method = self._order.payment_method
-        return _EMPTY if method is None else self._localizer.gettext(PAYMENT_METHOD_NAME[method])
+        return _EMPTY if method is None else self._localizer.gettext(PAYMENT_METHOD[method])
 
     def order(self) -> str:
         """The id of the order."""

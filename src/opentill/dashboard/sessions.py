@@ -14,16 +14,17 @@ from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, Too
 from opentill.core.ids import is_id
 from opentill.core.money import Money
 from opentill.core.payment_methods import METHODS, Method
-from opentill.dashboard import page_helpers
+from opentill.dashboard import page_helpers, sessions_again
 from opentill.dashboard.products import LIFETIMES_MIN, product_page
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.http import inputs, strictjson
 from opentill.orders import Order
 from opentill.orders.model import SessionStatus
-from opentill.portal import form_ids, lists, render
+from opentill.portal import form_ids, lists, render, unpaid
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
+from opentill.portal.unpaid import ENDED_BY_MERCHANT
 from opentill.products import Product
 from opentill.web.language import names
 from opentill.web.translations import N_
@@ -138,9 +139,11 @@ async def _render_list(
 
 
 def _prefill(request: PageRequest) -> dict[str, str]:
-    """Return the entries of the form if the page of a customer has led to it."""
-    email = lists.text(request, "for", 254)
-    return {"email": email} if email and request.query.get("sheet") == "new-session" else {}
+    """Return the entries of the form if the page of a customer or payment has led to it."""
+    if request.query.get("sheet") != "new-session":
+        return {}
+    entries = {"email": lists.text(request, "for", 254), "sold": lists.text(request, "sell")}
+    return {name: text for name, text in entries.items() if text}
 
 
 async def _find_product(tx: Tx, request: PageRequest) -> tuple[Product | None, dict[str, str]]:
@@ -300,6 +303,12 @@ async def _render_session(
         merchant = await merchants.find(tx, request.merchant_id)
         session = await checkouts.find(tx, merchant.id, request.ids["session"])
         order = await orders.find(tx, merchant.id, session.order_id)
+        history = await orders.history(tx, merchant.id, order.id)
+        attempts = await orders.attempts(tx, merchant.id, order.id)
+    paid_by = next((one for one in attempts if one.id == order.paid_attempt_id), None)
+    card = orders.card_of_attempt(paid_by) if paid_by else None
+    state = unpaid.read(order, session, history, attempts)
+    payable = session.status == "OPEN" and session.expires_at > request.now
     return render.page(
         request,
         "session.html",
@@ -309,8 +318,11 @@ async def _render_session(
         session=session,
         order=order,
         amount=Money(session.amount_minor, session.currency),
-        payable=session.status == "OPEN" and session.expires_at > request.now,
-        link=f"{request.app.settings.public_url}/checkout/{session.id}",
+        payable=payable,
+        unpaid=state,
+        card=orders.format_card(card) if card else "",
+        link=sessions_again.payment_page(request, session) if payable else "",
+        again=await sessions_again.form_of(request, order, state),
         errors=errors or {},
     )
 
@@ -319,7 +331,7 @@ async def end(request: PageRequest) -> Response:
     """Expire an open session now. Idempotent."""
     session_id, merchant_id = request.ids["session"], request.merchant_id
     actor = people.actor_of(request.login, _REASON)
-    cause = "expired by the merchant"
+    cause = ENDED_BY_MERCHANT
     try:
         await request.app.db.run(
             lambda tx: checkouts.expire(

@@ -27,11 +27,14 @@ from opentill.db import clock
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from opentill.epay import Notice
+from opentill.gateways.model import Method
 from opentill.ledger import Cause, Entry
 from opentill.mail import Mail
 from opentill.merchants import Merchant
 from opentill.orders import HistoryRow, Order, OrderNote, PaymentAttempt
 from opentill.people import Access
+from opentill.portal import unpaid
+from opentill.portal.unpaid import Unpaid
 from opentill.refunds import Refund
 from opentill.web.language import Localizer
 from opentill.webhooks import Endpoint, EventDelivery, OrderEvent
@@ -75,11 +78,24 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def card(self) -> str:
-        """The card of the payment as people know it, "" if unknown."""
+        """The card that paid, or of the last attempt, as people know it; "" if unknown."""
         order = self.order
         attempt = next((one for one in self.attempts if one.id == order.paid_attempt_id), None)
+        if order.paid_at is None and self.attempts:
+            attempt = self.attempts[-1]
         card = attempt and orders.card_of_attempt(attempt)
         return orders.format_card(card) if card else ""
+
+    @property
+    def last_method(self) -> Method | None:
+        """The payment method, of a payment that is not paid that of its last attempt."""
+        last = self.attempts[-1] if self.attempts else None
+        return self.order.payment_method or (last.method if last else None)
+
+    @property
+    def unpaid(self) -> Unpaid | None:
+        """Why the payment is not paid; None if it was paid."""
+        return unpaid.read(self.order, self.session, self.history, self.attempts)
 
     @property
     def left_minor(self) -> int:

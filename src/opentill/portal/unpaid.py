@@ -1,0 +1,70 @@
+"""Why a payment is not paid, and until when it can be paid."""
+
+import re
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from opentill.checkouts import Session
+from opentill.orders import HistoryRow, Order, PaymentAttempt
+from opentill.portal.labels import DECLINE_REASON
+from opentill.web import declines
+
+# OPEN: nobody has tried to pay. RETRY: the last attempt was declined, and the customer may try
+# again. WAITING: the bank has not answered. The other kinds can no longer be paid.
+Kind = Literal["OPEN", "RETRY", "WAITING", "DECLINED", "CANCELED", "EXPIRED"]
+# The cause of the end of a session on the merchant's pages; the actor's email and id follow it.
+ENDED_BY_MERCHANT: Final = "expired by the merchant"
+_MEMBER: Final = re.compile(rf"(?:{ENDED_BY_MERCHANT}|ended by \S+): (\S+) \(")
+_ENDS: Final = frozenset({"expired", "refused", "voided"})
+_FAILED: Final = frozenset({"DECLINED", "REFUSED"})
+
+
+class Unpaid(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a payment that is not paid.
+
+    ``at`` is its end, or the time until which it can be paid (Unix ms). ``by`` is the email address
+    of the member who canceled it, and ``reason`` the message id of the last decline; "" for none.
+    """
+
+    kind: Kind
+    at: int
+    by: str = ""
+    reason: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the customer can pay now."""
+        return self.kind in ("OPEN", "RETRY")
+
+
+def read(
+    order: Order,
+    session: Session,
+    history: Sequence[HistoryRow],
+    attempts: Sequence[PaymentAttempt],
+) -> Unpaid | None:
+    """Return the state of an order with its history and attempts; None if it was paid."""
+    if order.paid_at is not None:
+        return None
+    end = next((row for row in reversed(history) if row.event in _ENDS), None)
+    last = attempts[-1] if attempts else None
+    failed = last if last is not None and last.status in _FAILED else None
+    member = _MEMBER.match(end.cause) if end is not None else None
+    return Unpaid(
+        kind=_kind(order, failed),
+        at=session.expires_at if end is None else end.at,
+        by=member[1] if member else "",
+        reason=DECLINE_REASON[declines.reason_of(failed.reason)] if failed is not None else "",
+    )
+
+
+def _kind(order: Order, failed: PaymentAttempt | None) -> Kind:
+    if order.status == "CREATING":
+        return "WAITING"
+    if order.status == "PENDING":
+        return "RETRY" if failed is not None else "OPEN"
+    if order.status == "FAILED":
+        return "DECLINED"
+    return "CANCELED" if order.shown_status == "REVOKED" else "EXPIRED"

@@ -1,0 +1,109 @@
+"""What the pages of a payment and its session say of a payment that is not paid."""
+
+import re
+from functools import partial
+from typing import Any
+
+from dashboard.pages import text_of
+from opentill import orders
+from support import world
+from support.api_server import Shop
+from support.people import create_person
+
+
+def _decline(shop: Shop, order_id: str, status: str, reason: str) -> None:
+    """Report an attempt that the bank has declined."""
+    server = shop.api_server
+    order = server.tx(partial(orders.find, merchant_id=shop.id, order_id=order_id))
+
+    async def work(tx: Any) -> None:
+        attempt = await world.submit_attempt(tx, order, server.app.clock())
+        await world.report_payment(tx, attempt, status, server.app.clock(), reason=reason)
+
+    server.tx(work)
+
+
+def _open(shop: Shop) -> tuple[str, str]:
+    """Open a session; return the ids of the session and its order."""
+    session_id = shop.create_session()["id"]
+    return session_id, shop.data("GET", f"/v1/checkouts/{session_id}")["orderId"]
+
+
+def test_an_open_payment_shows_its_link_and_a_declined_attempt(shop: Shop) -> None:
+    support = create_person(shop.api_server, shop.id, "support")
+    session_id, order_id = _open(shop)
+    paths = [
+        f"/dashboard/{shop.id}/payments/{order_id}",
+        f"/dashboard/{shop.id}/sessions/{session_id}",
+    ]
+    for path in paths:
+        page = support.get(path)
+        assert re.findall(r'readonly value="([^"]+)"', page.text) == [
+            f"{shop.api_server.settings.public_url}/checkout/{session_id}"
+        ]
+        assert "The last attempt was declined" not in page.text
+    _decline(shop, order_id, "DECLINED", "insufficient_funds")
+    for path in paths:
+        page = support.get(path)
+        assert "readonly value" in page.text
+        text = text_of(page)
+        assert (
+            "The last attempt was declined There was not enough money on the account or card. "
+            "The customer can try again until" in text
+        )
+        assert "Create a new session" not in text
+    assert "Payment method Card" in text_of(support.get(paths[0]))
+
+
+def test_a_refused_payment_leads_to_a_new_session_for_the_same_customer(shop: Shop) -> None:
+    support = create_person(shop.api_server, shop.id, "support")
+    viewer = create_person(shop.api_server, shop.id, "viewer")
+    shop.create_product(name="Newest product")
+    session_id, order_id = _open(shop)
+    product_id = shop.read_order(order_id)["productId"]
+    shop.create_product(name="Newer product")
+    _decline(shop, order_id, "REFUSED", "expired_card")
+    for place in (f"payments/{order_id}", f"sessions/{session_id}"):
+        page = support.get(f"/dashboard/{shop.id}/{place}")
+        text = text_of(page)
+        assert "The payment was declined The card has expired. It ended on" in text
+        assert "readonly value" not in page.text
+        link = re.search(r'href="([^"]*)">Create a new session', page.text)
+        assert link
+        form = support.get(link[1].replace("&amp;", "&")).text
+        assert re.search(rf'<option value="{product_id}" selected>', form)
+        assert 'value="ann@example.com"' in form
+        assert "Create a new session" not in viewer.get(f"/dashboard/{shop.id}/{place}").text
+    # The session has the status of its payment.
+    page = support.get(f"/dashboard/{shop.id}/sessions")
+    (row,) = [row for row in page.text.split("<tr role") if session_id in row]
+    assert ">Declined</span>" in row
+    shop.call("DELETE", f"/v1/products/{product_id}")
+    assert (
+        "Create a new session" not in support.get(f"/dashboard/{shop.id}/payments/{order_id}").text
+    )
+
+
+def test_pages_say_who_ended_a_session_and_when(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    for place in ("payments/{order}/expire", "sessions/{session}/end"):
+        session_id, order_id = _open(shop)
+        path = f"/dashboard/{shop.id}/{place.format(order=order_id, session=session_id)}"
+        assert owner.post(path).status_code == 303
+        for page in (f"payments/{order_id}", f"sessions/{session_id}"):
+            text = text_of(owner.get(f"/dashboard/{shop.id}/{page}"))
+            assert f"{owner.email} canceled it on" in text
+    session_id, order_id = _open(shop)
+    shop.data("POST", f"/v1/checkouts/{session_id}/expire")
+    text = text_of(owner.get(f"/dashboard/{shop.id}/sessions/{session_id}"))
+    assert "It was canceled on" in text
+    assert "canceled it on" not in text
+
+
+def test_a_complete_session_says_when_and_how_it_was_paid(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    order = shop.create_paid_order()
+    page = owner.get(f"/dashboard/{shop.id}/sessions/{order['checkoutSessionId']}")
+    assert re.search(r"<dt>Paid</dt><dd><time", page.text)
+    assert re.search(r"<dt>Payment method</dt><dd>\w", page.text)
+    assert re.search(rf'class="button" href="[^"]*/payments/{order["id"]}">View payment', page.text)
