@@ -42,7 +42,13 @@ def test_a_new_merchant_sees_the_steps_to_the_first_payment(shop: Shop) -> None:
     link = shop.data("POST", "/v1/payment-links", json={"productId": shop.create_product()["id"]})
     page = read_home(owner, shop)
     assert "Create a payment link (done)" in text_of(page)
-    assert f'class="button" href="/dashboard/{shop.id}/links/{link["id"]}"' in page
+    assert "1 of 6 steps done" in text_of(page)
+    # The agreement is the first step of an owner, and not listed above as well.
+    assert text_of(page).count("Accept the merchant services agreement") == 1
+    assert re.findall(r'class="button" href="([^"]+)"', page) == [f"/dashboard/{shop.id}/agreement"]
+    page_of_support = read_home(create_person(shop.api_server, shop.id, "support"), shop)
+    assert f'class="button" href="/dashboard/{shop.id}/links/{link["id"]}"' in page_of_support
+    assert "Test mode: open it yourself" in text_of(page_of_support)
     viewer = create_person(shop.api_server, shop.id, "viewer")
     assert "Add a bank account" in text_of(page)
     assert "Add a bank account" not in text_of(read_home(viewer, shop))
@@ -71,6 +77,36 @@ def test_figures_are_shown_by_day_of_the_merchants_time_zone(
     assert "Times are in Asia/Kathmandu" in text_of(page)
     assert "$1,234.50" in page
     assert "as of" not in text_of(page)
+
+
+def test_today_is_charted_by_hour(shop: Shop, clock: Callable[[int], None]) -> None:
+    server = shop.api_server
+    clock(1_795_000_000_000)  # 2026-11-18T11:06:40Z
+    shop.create_paid_order(shop.create_product(price="1234.50", currency="USD")["id"])
+    clock(1_795_000_000_000 + 5_400_000)  # 12:36
+    server.run(jobs.count_all(server.app.db))
+    page = read_home(create_person(server, shop.id, "owner"), shop, days="1")
+    text = text_of(page)
+    assert "Volume today by hour (USD) $1,234.50 today. Highest: $1,234.50 in the hour" in text
+    assert "vs. yesterday by 12:30" in text
+    hours = re.findall(r'data-short="([^"]+)"', page)
+    assert (hours[0], hours[-1], len(hours)) == ("12:00\u202fAM", "12:00\u202fPM", 13)
+    assert "in 7 days" not in text
+    page = read_home(create_person(server, shop.id, "owner"), shop, days="1", chart="attempts")
+    assert "Payments today: 1. 100.0% of the attempts succeeded." in text_of(page)
+
+
+def test_the_first_of_several_deadlines_is_named_so(shop: Shop) -> None:
+    server, owner = shop.api_server, create_person(shop.api_server, shop.id, "owner")
+    now = server.app.clock()
+    for number, text in ((1, "Disputes to respond to: 1, by "), (2, "respond to: 2, first by ")):
+        dispute = shop.open_dispute(shop.create_paid_order()["id"])
+        server.tx(
+            lambda tx, id_=dispute.id, days=number: disputes.set_deadline(
+                tx, shop.id, id_, now + days * 86_400_000, now
+            )
+        )
+        assert text in text_of(read_home(owner, shop))
 
 
 def test_opening_the_page_brings_the_figures_up_to_date(shop: Shop) -> None:

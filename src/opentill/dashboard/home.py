@@ -39,16 +39,20 @@ _RECENT_MS: Final = 14 * _DAY_MS  # a failed payout needs attention for this tim
 
 
 class StartTask(msgspec.Struct, frozen=True):
-    """A task of a new merchant.
+    """A step of a new merchant.
 
     ``below`` is its page's path below the merchant's, with its query; ``path`` is the path of a
-    page of the person.
+    page of the person. ``about`` explains it, ``hint`` explains it in test mode, and ``act`` names
+    its button, "" if there is nothing to do but wait; all are message ids.
     """
 
     name: str
     is_done: bool
     below: str
     path: str = ""
+    about: str = ""
+    hint: str = ""
+    act: str = ""
 
     @property
     def page(self) -> str:
@@ -56,16 +60,21 @@ class StartTask(msgspec.Struct, frozen=True):
         return Todo(self.name, 0, self.below).page
 
 
-class StartingWay(msgspec.Struct, frozen=True):
-    """A way to take payments or to be paid out, with its tasks in order."""
+class StartChecklist(msgspec.Struct, frozen=True):
+    """The steps of a new merchant in order, and those of a shop that uses the API instead."""
 
-    name: str
-    tasks: list[StartTask]
+    steps: list[StartTask]
+    api_tasks: list[StartTask]
 
     @property
-    def next_task(self) -> StartTask | None:
-        """The first task that is not done, None if all are."""
-        return next((task for task in self.tasks if not task.is_done), None)
+    def number_done(self) -> int:
+        """How many steps are done."""
+        return sum(step.is_done for step in self.steps)
+
+    @property
+    def next_step(self) -> StartTask | None:
+        """The first step that is not done, None if all are."""
+        return next((step for step in self.steps if not step.is_done), None)
 
 
 async def choose(request: PageRequest) -> Response:
@@ -88,10 +97,11 @@ async def show(request: PageRequest) -> Response:
     zone = ZoneInfo(merchant.time_zone)
     await figures.catch_up(request.app.db, merchant.id)
     rows = await figures.read(request.app.db, merchant.id, zone, request.now)
-    start: list[StartingWay] = []
+    start: StartChecklist | None = None
     if not any(row.ever.payments for row in rows.currencies):
         async with request.app.db.connection() as tx:
-            start = await _ways_to_first_payment(tx, request, newest)
+            start = await _list_first_steps(tx, request, newest)
+        todo = [item for item in todo if item.below != "/agreement"]  # the first step
     texts = home_figures.FigureTexts(
         request.localizer,
         zone,
@@ -201,53 +211,94 @@ async def _waiting_payouts(tx: Tx, request: PageRequest) -> list[Todo]:
 
 async def _unanswered_disputes(tx: Tx, request: PageRequest) -> Todo:
     unanswered = await disputes.summarize_unanswered(tx, request.access.merchant_id, request.now)
-    page, limit = "/disputes?status=OPEN", disputes.MOST_COUNTED
+    page, limit = "/disputes?status=TO_RESPOND", disputes.MOST_COUNTED
     if unanswered.respond_by is None:
         return Todo(N_("Disputes to respond to: {number}"), unanswered.number, page, limit)
     zone = ZoneInfo((await merchants.find(tx, request.access.merchant_id)).time_zone)
     day = request.localizer.recent_date(unanswered.respond_by, zone, request.now)
     text = N_("Disputes to respond to: {number}, by {day}")
+    if unanswered.number > 1:
+        text = N_("Disputes to respond to: {number}, first by {day}")
     return Todo(text, unanswered.number, page, limit, day)
 
 
-async def _ways_to_first_payment(
-    tx: Tx, request: PageRequest, newest: list[Order]
-) -> list[StartingWay]:
-    """Return the tasks of a new merchant that this person may take."""
+async def _list_first_steps(tx: Tx, request: PageRequest, newest: list[Order]) -> StartChecklist:
+    """Return the steps of a new merchant that this person may take."""
     access, merchant_id = request.access, request.access.merchant_id
-    ways: list[StartingWay] = []
+    steps: list[StartTask] = []
+    if access.may("agreement.accept"):
+        accepted = await agreement.acceptances(tx, merchant_id)
+        status = agreement.status(agreement.current(request.app.settings), accepted)
+        steps.append(
+            StartTask(
+                N_("Accept the merchant services agreement"),
+                status == "ACCEPTED",
+                "/agreement",
+                about=N_("It says what you and the operator of this service owe each other."),
+                act=N_("Read the agreement"),
+            )
+        )
     if access.may("payments.read"):
-        ways.append(await _way_without_code(tx, request, newest))
-    if access.may("products.read") or access.may("keys.read"):
-        ways.append(StartingWay(N_("With the API"), await _api_tasks(tx, request, newest)))
-    tasks = []
+        steps += await _steps_with_link(tx, request)
     if access.may("payouts.account"):
         has_account = await payouts.find_account(tx, merchant_id) is not None
-        tasks.append(StartTask(N_("Add a bank account"), has_account, "/payouts/account"))
+        steps.append(
+            StartTask(
+                N_("Add a bank account"),
+                has_account,
+                "/payouts/account",
+                about=N_("Your available balance is paid out to it."),
+                act=N_("Add a bank account"),
+            )
+        )
     has_factor = await people.has_second_factor(tx, request.login)
-    tasks.append(StartTask(N_("Turn on two-step login"), has_factor, "", "/security"))
-    ways.append(StartingWay(N_("Before your first payout"), tasks))
-    return ways
+    steps.append(
+        StartTask(
+            N_("Turn on two-step login"),
+            has_factor,
+            "",
+            "/security",
+            about=N_("A code or a passkey protects the money of your shop."),
+            act=N_("Turn on two-step login"),
+        )
+    )
+    api_tasks: list[StartTask] = []
+    if access.may("products.read") or access.may("keys.read"):
+        api_tasks = await _api_tasks(tx, request, newest)
+    return StartChecklist(steps, api_tasks)
 
 
-async def _way_without_code(tx: Tx, request: PageRequest, newest: list[Order]) -> StartingWay:
-    merchant_id = request.access.merchant_id
+async def _steps_with_link(tx: Tx, request: PageRequest) -> list[StartTask]:
+    merchant_id, may_write = request.access.merchant_id, request.access.may("sessions.write")
     links, _ = await payment_links.list_page(
         request.app.db, merchant_id, payment_links.PaymentLinksQuery(size=1)
     )
     usage = await payment_links.find_usage(tx, merchant_id, [link.id for link in links])
     is_opened = any(each.open or each.paid for each in usage.values())
-    unpaid = [order for order in newest if order.status == "PENDING"]
-    payment_place = f"/sessions/{unpaid[0].checkout_id}" if unpaid else "/payments"
     place = f"/links/{links[0].id}" if links else "/links"
-    return StartingWay(
-        N_("Without code: payment link"),
-        [
-            StartTask(N_("Create a payment link"), bool(links), "/links?sheet=add"),
-            StartTask(N_("Send the link to a customer"), is_opened, place),
-            StartTask(N_("Receive your first payment"), is_done=False, below=payment_place),
-        ],
-    )
+    return [
+        StartTask(
+            N_("Create a payment link"),
+            bool(links),
+            "/links?sheet=add",
+            about=N_("A link to a payment page, without code. Enter a name and a price."),
+            act=N_("Create a payment link") if may_write else "",
+        ),
+        StartTask(
+            N_("Send the link to a customer"),
+            is_opened,
+            place,
+            about=N_("Copy the link into a message, or show its QR code."),
+            hint=N_("Test mode: open it yourself and pay with the card 4242 4242 4242 4242."),
+            act=N_("Open your payment link") if links else "",
+        ),
+        StartTask(
+            N_("Receive your first payment"),
+            is_done=False,
+            below="/payments",
+            about=N_("It is shown here as soon as a customer has paid."),
+        ),
+    ]
 
 
 async def _api_tasks(tx: Tx, request: PageRequest, newest: list[Order]) -> list[StartTask]:

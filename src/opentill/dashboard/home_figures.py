@@ -10,8 +10,8 @@ from markupsafe import Markup
 from opentill.core.money import Money
 from opentill.dashboard import awaited
 from opentill.dashboard.labels import BALANCE, COMPARED_PERIOD, HOME_CHART, PERIOD
-from opentill.figures import SPANS, Attempts, CurrencyFigures, Figures, Period
-from opentill.portal import day_charts, headlines
+from opentill.figures import SPANS, Attempts, CurrencyFigures, Figures, Period, Sums
+from opentill.portal import day_charts, headlines, hour_charts
 from opentill.portal.headlines import Headline
 from opentill.web import charts
 from opentill.web.charts import Chart
@@ -20,8 +20,7 @@ from opentill.web.translations import N_
 
 ChartName = Literal["volume", "available", "attempts"]
 CHARTS: Final[tuple[ChartName, ...]] = ("volume", "available", "attempts")
-_LEAST_DAYS: Final = 7  # a sparkline of fewer days would not show a course
-_NEXT: Final = 7  # days on which money becomes available
+_NEXT: Final = 4  # days on which money becomes available
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -110,21 +109,43 @@ class FigureTexts:
             next_amounts,
         )
 
+    @property
+    def _is_by_hour(self) -> bool:
+        """Whether charts and sparklines are of the hours of today instead of days."""
+        return self.shown_days == 1
+
+    def _course(self, row: CurrencyFigures) -> Sequence[Sums]:
+        """Return the sums of each day of the period, or of each hour of today."""
+        return row.hours if self._is_by_hour else row.days[-self.shown_days :]
+
+    def _attempts(self) -> Sequence[Attempts]:
+        """Return the attempts of each day of the period, or of each hour of today."""
+        if self._is_by_hour:
+            return self._figures.attempts_by_hour
+        return self._figures.attempts[-self.shown_days :]
+
     def _chart(self, row: CurrencyFigures) -> Chart | None:
-        number = max(self.shown_days, _LEAST_DAYS)
-        days = self._figures.days[-number:]
         if self.shown_chart == "volume":
-            sums = row.days[-number:]
-            currency, nets = row.balance.currency, [day.net_minor for day in sums]
-            volumes = [day.paid_minor for day in sums]
-            return day_charts.volume(self._localizer, days, currency, volumes, nets, has_today=True)
+            return self._volume_chart(row)
         if self.shown_chart == "available":
             return awaited.chart(self._localizer, self._figures.coming, row)
         # The attempts are counted over all currencies, so the first one shows them.
         if row is not self._figures.currencies[0]:
             return None
-        by_day = self._figures.attempts[-number:]
-        return day_charts.attempts(self._localizer, days, by_day, has_today=True)
+        counts = self._attempts()
+        if self._is_by_hour:
+            return hour_charts.attempts(self._localizer, self._zone, self._figures.hours, counts)
+        days = self._figures.days[-self.shown_days :]
+        return day_charts.attempts(self._localizer, days, counts, has_today=True)
+
+    def _volume_chart(self, row: CurrencyFigures) -> Chart:
+        sums, currency = self._course(row), row.balance.currency
+        volumes, nets = [each.paid_minor for each in sums], [each.net_minor for each in sums]
+        if self._is_by_hour:
+            hours = self._figures.hours
+            return hour_charts.volume(self._localizer, self._zone, hours, currency, volumes, nets)
+        days = self._figures.days[-self.shown_days :]
+        return day_charts.volume(self._localizer, days, currency, volumes, nets, has_today=True)
 
     def _next_amounts(self, row: CurrencyFigures) -> tuple[tuple[str, str], ...]:
         by_day = zip(self._figures.coming, row.pending.days, row.reserve.days, strict=True)
@@ -138,8 +159,8 @@ class FigureTexts:
     def _headlines(self, row: CurrencyFigures) -> tuple[Headline, ...]:
         index = SPANS.index(self.shown_days)
         sums, attempts = row.comparisons[index], self._figures.attempts_compared[index]
-        number = max(self.shown_days, _LEAST_DAYS)
-        days, currency = row.days[-number:], row.balance.currency
+        course, currency = self._course(row), row.balance.currency
+        compared_until = self._localizer.time_of_day(sums.period.before_until, self._zone)
 
         def headline(
             measure: Measure,
@@ -150,16 +171,21 @@ class FigureTexts:
         ) -> Headline:
             name, label = measure.name, COMPARED_PERIOD[str(self.shown_days)]
             sparkline = headlines.draw_days(
-                self._localizer, name, values, texts, has_today=has_today
+                self._localizer,
+                name,
+                values,
+                texts,
+                has_today=has_today,
+                by_hour=self._is_by_hour,
             )
-            compared = str(self._gettext(label, before=measure.before))
+            compared = str(self._gettext(label, before=measure.before, time=compared_until))
             return Headline(name, measure.now, compared, measure.change, sparkline)
 
         def amounts(minors: Sequence[int]) -> list[str]:
             return [self._amount(minor, currency) for minor in minors]
 
-        paid, net = [day.paid_minor for day in days], [day.net_minor for day in days]
-        payments = [day.payments for day in days]
+        paid, net = [each.paid_minor for each in course], [each.net_minor for each in course]
+        payments = [each.payments for each in course]
         figures = [
             headline(
                 self._money(row, N_("Volume"), sums.now.paid_minor, sums.before.paid_minor),
@@ -178,10 +204,10 @@ class FigureTexts:
             ),
         ]
         if len(self._figures.currencies) == 1:  # failed attempts have no settlement currency
-            by_day = [day.success_rate for day in self._figures.attempts[-number:]]
-            rates = [rate for rate in by_day if rate is not None]
+            of_all = [counts.success_rate for counts in self._attempts()]
+            rates = [rate for rate in of_all if rate is not None]
             texts = [charts.percent(self._localizer, rate).text for rate in rates]
-            rate, has_today = self._rate(attempts.now, attempts.before), by_day[-1] is not None
+            rate, has_today = self._rate(attempts.now, attempts.before), of_all[-1] is not None
             figures.append(headline(rate, rates, texts, has_today=has_today))
         return tuple(figures)
 

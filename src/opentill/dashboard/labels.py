@@ -285,7 +285,7 @@ PAYOUT_STATUS: Final = {
     "FAILED": N_("Came back"),
 }
 COMPARED_PERIOD: Final = {
-    "1": N_("vs. yesterday by this time: {before}"),
+    "1": N_("vs. yesterday by {time}: {before}"),
     "7": N_("vs. previous 7 days: {before}"),
     "30": N_("vs. previous 30 days: {before}"),
 }

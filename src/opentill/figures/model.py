@@ -13,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 QUARTER_MS: Final = 900_000
+_HOUR_MS: Final = 4 * QUARTER_MS
 FIRST_DAY: Final = date(1980, 1, 1)
 SPANS: Final = (1, 7, 30)  # days of the periods on the home page, including today
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -180,6 +181,13 @@ class Day(msgspec.Struct, frozen=True):
     until: int
 
 
+class Hour(msgspec.Struct, frozen=True):
+    """An hour of a day, from ``since`` to ``until``, which is excluded (Unix ms)."""
+
+    since: int
+    until: int
+
+
 def millis(moment: datetime) -> int:
     """Convert a moment to Unix ms."""
     return (moment - _EPOCH) // _MS
@@ -208,6 +216,14 @@ def last_days(now: int, zone: tzinfo, number: int) -> list[Day]:
     """Return the last days of a zone, ending with today."""
     today = local(now, zone).date()
     return [day_bounds(today - timedelta(days=ago), zone) for ago in range(number - 1, -1, -1)]
+
+
+def hours_until(day: Day, now: int) -> tuple[Hour, ...]:
+    """Return the hours of a day that have begun by ``now`` (Unix ms)."""
+    return tuple(
+        Hour(since, min(since + _HOUR_MS, day.until))
+        for since in range(day.since, min(now + 1, day.until), _HOUR_MS)
+    )
 
 
 def next_days(now: int, zone: tzinfo, number: int) -> list[Day]:
@@ -332,12 +348,13 @@ class UncountedChanges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CurrencyFigures(msgspec.Struct, frozen=True):
-    """A merchant's figures in one settlement currency: of all time, by period and by day."""
+    """A merchant's figures in one settlement currency: of all time, by period, day and hour."""
 
     balance: BalanceProgress
     ever: Sums
     comparisons: tuple[Comparison, ...]
     days: tuple[Sums, ...]
+    hours: tuple[Sums, ...]  # of today
     pending: Schedule
     reserve: Schedule
 
@@ -374,6 +391,8 @@ class Figures(msgspec.Struct, frozen=True):
     coming: tuple[Day, ...]
     currencies: tuple[CurrencyFigures, ...]
     attempts: tuple[Attempts, ...]  # the attempts of each of ``days``
+    hours: tuple[Hour, ...]  # of today, up to now
+    attempts_by_hour: tuple[Attempts, ...]  # the attempts of each of ``hours``
     attempts_compared: tuple[AttemptsComparison, ...]
 
 

@@ -23,10 +23,12 @@ from opentill.figures.model import (
     Expected,
     Figures,
     GatewaySums,
+    Hour,
     MerchantVolume,
     Period,
     Schedule,
     Sums,
+    hours_until,
     last_days,
     next_days,
     periods,
@@ -62,9 +64,10 @@ async def read(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Figures:
     days = tuple(last_days(now, zone, DAYS))
     compared = tuple(periods(now, zone))
     coming_days = tuple(next_days(now, zone, COMING))
+    hours = hours_until(days[-1], now)
     async with db.snapshot() as tx:
         balances = await queries.BALANCES.all(tx, merchant_id=merchant_id)
-        counts = await _counts(tx, merchant_id, _boundaries(days, compared))
+        counts = await _counts(tx, merchant_id, _boundaries([*days, *hours], compared))
         awaited = await _read_awaited(tx, merchant_id, coming_days, balances, now)
         behind = [await orders.find_uncounted_since(tx, merchant_id)]
     behind += [balance.behind_since for balance in balances]
@@ -73,9 +76,12 @@ async def read(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Figures:
         days=days,
         coming=coming_days,
         currencies=tuple(
-            _figures_of_currency(balance, counts, days, compared, awaited) for balance in balances
+            _figures_of_currency(balance, counts, days, hours, compared, awaited)
+            for balance in balances
         ),
         attempts=tuple(counts.attempts(day.since, day.until) for day in days),
+        hours=hours,
+        attempts_by_hour=tuple(counts.attempts(hour.since, hour.until) for hour in hours),
         attempts_compared=tuple(
             AttemptsComparison(
                 each,
@@ -125,7 +131,7 @@ async def _read_awaited(
     return [Awaited(*place, minor) for place, minor in amounts.items()]
 
 
-def _boundaries(days: Sequence[Day], compared: Sequence[Period]) -> list[int]:
+def _boundaries(days: Sequence[Day | Hour], compared: Sequence[Period]) -> list[int]:
     """Return the sorted boundaries of all ranges."""
     ends = {edge for day in days for edge in (day.since, day.until)}
     for period in compared:
@@ -146,6 +152,7 @@ def _figures_of_currency(
     balance: BalanceProgress,
     counts: _Counts,
     days: Sequence[Day],
+    hours: Sequence[Hour],
     compared: Sequence[Period],
     awaited: Sequence[Awaited],
 ) -> CurrencyFigures:
@@ -162,6 +169,7 @@ def _figures_of_currency(
             for each in compared
         ),
         days=tuple(counts.totals(currency, day.since, day.until) for day in days),
+        hours=tuple(counts.totals(currency, hour.since, hour.until) for hour in hours),
         pending=_schedule(awaited, balance, "pending"),
         reserve=_schedule(awaited, balance, "reserve"),
     )

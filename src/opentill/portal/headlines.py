@@ -8,6 +8,7 @@ import msgspec
 from opentill.web import sparklines
 from opentill.web.language import Localizer
 from opentill.web.sparklines import Sparkline
+from opentill.web.translations import N_
 
 _LARGEST_GROWTH: Final = 10  # growth above this factor is not shown as a percentage
 
@@ -54,16 +55,19 @@ def draw_days(
     texts: Sequence[str],
     *,
     has_today: bool,
+    by_hour: bool = False,
 ) -> Sparkline | None:
-    """Draw a figure by day; its accessible name has the lowest and the highest value.
+    """Draw a figure by day or hour; its accessible name has the lowest and the highest value.
 
-    ``has_today``: the last value is that of today, which is not over yet.
+    ``has_today``: the last value is that of today or of this hour, which is not over yet.
     """
     if not values:
         return None
     order = sorted(range(len(values)), key=values.__getitem__)
     label = localizer.gettext(
-        "{name} by day: from {lowest} to {highest}",
+        N_("{name} by hour: from {lowest} to {highest}")
+        if by_hour
+        else N_("{name} by day: from {lowest} to {highest}"),
         name=localizer.gettext(name),
         lowest=texts[order[0]],
         highest=texts[order[-1]],

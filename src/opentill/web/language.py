@@ -228,6 +228,11 @@ class Localizer:
         time = times.moment(time_ms)
         return f"{self._join(format_date(time, 'long', locale=self._locale), time, 'short')} UTC"
 
+    def time_of_day(self, time_ms: int, zone: tzinfo) -> str:
+        """Format the time of day, with 12 or 24 hours as is usual in the region: ``2:05 PM``."""
+        time = times.moment(time_ms, zone)
+        return str(format_time(time, "short", tzinfo=time.tzinfo, locale=self._locale))
+
     def duration(self, length_ms: int) -> str:
         """Format a duration in one unit: ``24 hours``, ``15 minutes``."""
         length = timedelta(seconds=min(max(length_ms // 1000, 1), _LONGEST_S))
