@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ import asyncpg
 import psutil
 import pytest
 
+from opentill.cli.demo import PAYOUT_ACCOUNTS
 from support import pooler
 from support.commands import ForkedProcess, ForkServer, without_settings
 from support.deployment import copy_directory
@@ -259,7 +261,17 @@ def test_a_second_demo_shows_the_merchant_of_the_running_one(site: Site) -> None
     environ_file = site.data_dir / "demo.env"
     assert second.stdout.endswith(f"  . {environ_file}\n\n")
     assert environ_file.stat().st_mode & 0o077 == 0
-    assert f"export KEY={state['key']}\n" in environ_file.read_text()
+    environment = environ_file.read_text()
+    for line in (
+        f"KEY={state['key']}",
+        f"OPENTILL_PORT={site.port}",
+        f"OPENTILL_PUBLIC_URL=http://127.0.0.1:{site.port}",
+        f"OPENTILL_PAYOUT_ACCOUNTS={PAYOUT_ACCOUNTS}",
+    ):
+        assert f"export {line}\n" in environment
+    exported = dict(re.findall(r"export (OPENTILL_\w+)=(\S+)", environment))
+    health = site.run("health", **exported)
+    assert (health.returncode, f"http://127.0.0.1:{site.port}" in health.stdout) == (0, True)
     refused = site.run("demo", OPENTILL_PORT=str(free_port()))
     assert refused.returncode == 2
     [refusal] = _without_log(refused.stderr)

@@ -210,3 +210,20 @@ def test_a_link_can_be_changed_and_lists_its_payments(shop: Shop) -> None:
     for _ in range(2):  # the second time, the worker has recorded that the session has ended
         assert set(re.findall(r"payments/(order_\w+)", owner.get(path).text)) == {order}
         shop.api_server.run(jobs.record_ended(shop.api_server.app.db))
+
+
+def test_a_link_for_one_payment_is_said_to_be_for_one(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    product = shop.create_product()["id"]
+    for uses, ready, hint in (
+        (1, "Give it to your customer.", "it can be paid once."),
+        (3, "Give it to your customers.", "it can be paid 3 times."),
+        (None, "Give it to your customers.", "Send it to any number of customers"),
+    ):
+        body = {"productId": product} | ({} if uses is None else {"maxUses": uses})
+        link = shop.data("POST", "/v1/payment-links", json=body)
+        page = owner.get(f"/dashboard/{shop.id}/links/{link['id']}?done=made").text
+        text = re.sub(r"[\u2068\u2069]", "", page)
+        assert ready in text
+        assert hint in text
+        assert ("any number of customers" in text) == (uses is None)

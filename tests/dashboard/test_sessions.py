@@ -242,3 +242,24 @@ def test_the_first_steps_of_a_new_merchant_link_to_their_pages(api_server: ApiSe
         assert owner.get(path).status_code == 200
     support = create_person(api_server, shop.id, "support")
     assert "API key" not in support.get(path_of(shop, "")).text
+
+
+def test_what_is_sold_without_a_product_has_no_link_to_one(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    item = {"name": "Basket 17", "price": "12.00", "currency": "USD"}
+    cart = shop.data("POST", "/v1/checkouts", json={"item": item})
+    product = shop.create_product(name="Teapot")["id"]
+    for session, has_link in ((cart, False), (shop.create_session(product), True)):
+        details = shop.data("GET", f"/v1/checkouts/{session['id']}")
+        for path in (f"sessions/{session['id']}", f"payments/{details['orderId']}"):
+            page = owner.get(f"/dashboard/{shop.id}/{path}").text
+            assert ("Teapot" if has_link else "Basket 17") in page
+            assert (f"/dashboard/{shop.id}/products/prod_" in page) == has_link, path
+
+
+def test_a_checkout_without_a_product_is_told_of_the_item(shop: Shop) -> None:
+    refusal = shop.post("/v1/checkouts", {})
+    assert refusal.status_code == 400
+    assert "productId is required: the id of one of your active products, or else an item" in (
+        refusal.text
+    )

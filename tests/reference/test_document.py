@@ -176,7 +176,7 @@ def test_every_event_type_has_an_example_body_and_no_samples(pages: dict[str, Re
 
 def test_every_link_has_an_existing_page_and_anchor(pages: dict[str, Reader]) -> None:
     other_addresses = {
-        "", "/till/login", "/till/openapi.json", "/till/llms.txt",
+        "", "/till/dashboard", "/till/openapi.json", "/till/llms.txt",
         "https://www.standardwebhooks.com",
     }  # fmt: skip
     for path, page in pages.items():

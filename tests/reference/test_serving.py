@@ -104,3 +104,18 @@ def test_a_search_without_results_shows_help(api_server: ApiServer) -> None:
     assert "Nothing has all of these words" in page
     assert "&lt;b&gt;" in page
     assert "x" * 101 not in page
+
+
+def test_the_reference_leads_back_to_the_dashboard_and_names_the_url_of_the_api(
+    api_server: ApiServer,
+) -> None:
+    page = api_server.http.get("/docs").text
+    assert '<a href="/dashboard">Dashboard</a>' in page  # which asks for a login if there is none
+    assert "/login" not in page
+    assert f"<dt>API URL</dt><dd><code>{api_server.settings.public_url}/v1</code>" in page
+
+
+def test_the_search_finds_the_example_shops_and_the_scope_of_refunds(api_server: ApiServer) -> None:
+    get = api_server.http.get
+    assert "Start from an example shop" in get("/docs/search?q=example+shop").text
+    assert "refunds:write" in get("/docs/guides/quickstart").text

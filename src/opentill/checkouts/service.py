@@ -256,7 +256,7 @@ async def _offer(
         )  # fmt: skip
     if offer is None or offer.status != "ACTIVE":
         reason = (
-            "productId is required: the id of one of your active products"
+            "productId is required: the id of one of your active products, or else an item"
             if not product_id
             else "productId must be the id of one of your active products"
         )

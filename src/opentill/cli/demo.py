@@ -30,6 +30,10 @@ OWNER = "owner@example.com"
 ADMIN = "admin@example.com"
 CARD = "4242 4242 4242 4242"
 LOOPBACK: Final = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+# The operator's accounts: examples of bank numbers, by which no money moves.
+PAYOUT_ACCOUNTS: Final = ",".join(
+    f"{currency}:GB29NWBK60161331926819:NWBKGB2LXXX" for currency in ("USD", "EUR", "GBP")
+)
 # Approximate value of one unit of each currency in USD.
 RATES: Final = {
     "EUR": Decimal("1.08"),
@@ -81,14 +85,14 @@ def demo(
             if running.url not in ("", settings.public_url):
                 raise
             # A server is running: only show its addresses.
-            with session.running_database(settings) as ready:
+            with session.running_database(with_payout_accounts(settings)) as ready:
                 _show(ready)
             return
 
     def in_the_background(ready: Settings) -> None:
         threading.Thread(target=_show_or_say, args=(ready,), name="demo", daemon=True).start()
 
-    settings = with_webhooks_to_loopback(settings)
+    settings = with_payout_accounts(with_webhooks_to_loopback(settings))
     sys.exit(Deployment(settings, workers=workers, on_ready=in_the_background).run())
 
 
@@ -106,6 +110,13 @@ def with_webhooks_to_loopback(settings: Settings) -> Settings:
         return settings
     allowed = (*settings.outgoing_allow, *LOOPBACK)
     return msgspec.structs.replace(settings, outgoing_http=True, outgoing_allow=allowed)
+
+
+def with_payout_accounts(settings: Settings) -> Settings:
+    """Set example bank accounts of the operator, unless some are set: to try payout runs."""
+    if settings.payout_accounts:
+        return settings
+    return msgspec.structs.replace(settings, payout_accounts=PAYOUT_ACCOUNTS)
 
 
 def _show_or_say(settings: Settings) -> None:
@@ -266,10 +277,16 @@ def _write_environment(settings: Settings, demo: Demo) -> Path:
     from opentill.server.embedded.datadir import write_private
 
     data_dir = settings.data_dir.absolute()
+    # Commands in another terminal, such as ``health``, need the addresses of this server.
     values = {
         "KEY": demo.key,
         "API": f"{config.base_url(settings.host, settings.port)}/v1",
         "OPENTILL_DATA_DIR": str(data_dir),
+        "OPENTILL_HOST": settings.host,
+        "OPENTILL_PORT": str(settings.port),
+        "OPENTILL_PUBLIC_URL": settings.public_url,
+        "OPENTILL_SANDBOX_PORT": str(settings.sandbox_port),
+        "OPENTILL_PAYOUT_ACCOUNTS": settings.payout_accounts,
     }
     lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
     lines.append(f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"')

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from starlette.responses import Response
 
-from opentill import disputes, figures, ledger, merchants, orders, people
+from opentill import disputes, figures, ledger, merchants, orders, people, products
 from opentill.core.errors import Invalid, KeyReused, NotFound, PayloadTooLarge, or_not_found
 from opentill.core.money import Money
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
@@ -166,6 +166,7 @@ async def _render_dispute(
         zone=ZoneInfo(merchant.time_zone),
         dispute=dispute,
         order=order,
+        has_product=order is not None and not products.is_stand_in(order.product_id),
         paid=order and Money(order.amount_minor, order.currency),
         card=orders.format_card(card) if card else "",
         evidence=dispute_reasons.evidence_for(dispute.reason),

@@ -317,6 +317,7 @@ async def _render_session(
         zone=ZoneInfo(merchant.time_zone),
         session=session,
         order=order,
+        has_product=not products.is_stand_in(session.product_id),
         amount=Money(session.amount_minor, session.currency),
         payable=payable,
         unpaid=state,

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from opentill import products
 from opentill.core import money
 from opentill.orders import PaymentAttempt
 from opentill.portal import payment_technical
@@ -32,6 +33,9 @@ def template_values(
     return {
         "payment": payment,
         "order": payment.order,
+        # Orders of Epay have a product of their own that stands for what the shop sells.
+        "has_product": payment.notice is None
+        and not products.is_stand_in(payment.order.product_id),
         "by_staff": for_staff,
         "zone": payment.zone,
         "timeline": Timeline(payment, localizer, attempt_facts, for_staff=for_staff).items(),

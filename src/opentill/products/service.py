@@ -10,7 +10,7 @@ from msgspec import UNSET
 from opentill import list_counts, merchants
 from opentill.core import money
 from opentill.core.errors import Invalid, NotFound, or_not_found
-from opentill.core.ids import derived_id, new_id
+from opentill.core.ids import derived_id, first_id, new_id
 from opentill.db.database import Db, Tx
 from opentill.db.query import like
 from opentill.http import inputs
@@ -87,6 +87,14 @@ def stand_in_id(merchant_id: str, currency: str) -> str:
     The id is derived from merchant and currency, so that it needs no lookup (decision 0088).
     """
     return derived_id("prod", f"items of {merchant_id} in {currency}")
+
+
+def is_stand_in(product_id: str) -> bool:
+    """Whether a product only stands in for items, so that it has no page of interest.
+
+    The ids of such products are derived, and less than all others.
+    """
+    return product_id < first_id("prod", 1)
 
 
 async def ensure_stand_in(tx: Tx, merchant_id: str, currency: str, now: int) -> None:
