@@ -39,6 +39,7 @@ def test_an_account_is_shown_masked_and_can_be_changed(shop: Shop) -> None:
     assert owner.post(_path(shop), US_ACCOUNT).status_code == 303
     page = owner.get(_path(shop)).text
     assert "US ···· 6789" in page
+    assert "<dt>Routing number</dt><dd>021000021</dd>" in page
     assert "payouts wait until" in page
     rows = shop.api_server.tx(lambda tx: merchants.audit_log(tx, shop.id))
     (newest, *_) = [row for row in rows if row.action == "payouts account"]

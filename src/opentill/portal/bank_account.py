@@ -79,6 +79,7 @@ async def show(
         rule=rule,
         opens_fold=any(values[name] or name in (errors or {}) for name in folded),
         repeated=bank_fields.REPEATED,
+        stored_code_label=bank_fields.code_label(stored.country) if stored else "",
         errors=errors or {},
     )
 

@@ -222,6 +222,16 @@ def of_country(country: str) -> CountryFields:
     )
 
 
+def code_label(country: str) -> str:
+    """Return what a country calls the code of a bank, such as a sort code."""
+    fields = of_country(country)
+    field = fields.find("clearing")
+    # Where the code has several parts, or its field takes a BIC too, it has no name of its own.
+    if field is None or fields.code != "{clearing}" or _BIC in field.pattern:
+        return N_("Bank code")
+    return field.label
+
+
 def country_of_currency(currency: str, countries: frozenset[str]) -> str:
     """Return the country after which ISO 4217 names a currency; "" if there is none, as for EUR."""
     code = currency[:2]
