@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 
 from browser.layout_checks import layout_problems
 from browser.page_checks import display_problems, each_display, problems_on_all_displays
-from browser.page_members import invite_member
+from browser.page_members import invite_member, lose_passkey
 from opentill import disputes, mail, merchants, orders, payouts, people, reconciliation, webhooks
 from opentill.app import PORTALS
 from opentill.cli.demo_history import History
@@ -25,8 +25,6 @@ from opentill.core.languages import ENGLISH, Language, offered
 from opentill.db.clock import now_ms
 from opentill.gateways import accounts as gateway_accounts
 from opentill.people import Browser as Device
-from opentill.people import queries
-from opentill.people.model import Passkey
 from support import world
 from support.examples import is_night
 from support.javascript import npm_ci
@@ -382,31 +380,10 @@ async def test_pages_without_a_link_are_accessible(
 ) -> None:
     app = page_server.state.app
     changed_settings = msgspec.structs.replace(
-        app.settings,
-        smtp_url="smtp://127.0.0.1:9",
-        mail_from="pay@example.com",
-        applications=True,
+        app.settings, smtp_url="smtp://127.0.0.1:9", mail_from="pay@example.com", applications=True
     )
     monkeypatch.setattr(app, "settings", changed_settings)
     assert await _find_violations_without_link(context, page_server) == {}
-
-
-async def _lose_passkey(tx: Any, login: people.NewLogin, now: int) -> tuple[str, str]:
-    """Add a passkey and request a reset of the second factors.
-
-    Returns the paths of a link for a new password and of the link that stops the reset.
-    """
-    person = login.person
-    passkey = Passkey(
-        id=new_id("pk"), person_id=person.id, credential=person.id.encode(), public_key=b"x",
-        sign_count=0, name="Phone", created_at=now, used_at=None,
-    )  # fmt: skip
-    await queries.INSERT_PASSKEY.run(tx, passkey)
-    await people.lost_factors.request_reset(tx, person.email, now, actor=TESTER, wait_ms=3_600_000)
-    reset = await people.offer_new_password(tx, person.email, now, actor=TESTER)
-    stop_path = await people.lost_factors.new_stop_link(tx, person.email)
-    assert stop_path is not None
-    return reset.path, stop_path
 
 
 async def _find_violations_without_link(
@@ -434,11 +411,7 @@ async def _find_violations_without_link(
     pending_login = await people.join(
         app.db, (await app.db.run(invite)).token, "Bo", PASSWORD, device, now, cost=CHEAP_HASH
     )
-
-    async def lose_passkey(tx: Any) -> tuple[str, str]:
-        return await _lose_passkey(tx, pending_login, now)
-
-    reset_with_factor, stop_path = await app.db.run(lose_passkey)
+    reset_with_factor, stop_path = await app.db.run(lambda tx: lose_passkey(tx, pending_login, now))
     email = new_address()
     invitation = await app.db.run(invite)
     page, violations = await context.new_page(), dict[str, list[Any]]()
