@@ -25,12 +25,12 @@ class BrowserUser:
         self._secret, self._period = "", 0
         self._recovery_codes: list[str] = []
         page.on("pageerror", lambda error: self.problems.append(str(error)))
-        page.on("console", lambda message: self._record_message(message.text))
+        page.on("console", lambda message: self._record_message(message.type, message.text))
         page.on("response", lambda response: self._record_status(response.url, response.status))
 
-    def _record_message(self, text: str) -> None:
-        # Browsers log each refused form as an error, which is no problem.
-        if "status of 4" not in text:
+    def _record_message(self, type_: str, text: str) -> None:
+        # Browsers log each refused form as an error, which is no problem, and notes as "info".
+        if type_ in {"error", "warning"} and "status of 4" not in text:
             self.problems.append(text)
 
     def _record_status(self, url: str, status: int) -> None:
@@ -106,8 +106,8 @@ class BrowserUser:
                 await menu.click()
             await opener.click()
         await _open_folds(locator)
-        await self._fill(locator, values)
-        await self._click(locator.locator(button))
+        if not await self._fill(locator, values):
+            await self._click(locator.locator(button))
         if await self.page.locator("[name=proof_password]").count():
             await self.page.fill("[name=proof_password]", PASSWORD)
             if await self.page.locator("[name=proof_code]").count():
@@ -125,17 +125,24 @@ class BrowserUser:
         async with self.page.expect_navigation():
             await locator.first.click()
 
-    async def _fill(self, form: Locator, values: dict[str, Any]) -> None:
+    async def _fill(self, form: Locator, values: dict[str, Any]) -> bool:
+        """Fill the fields of a form. Returns whether the page sent it when a file was chosen."""
+        is_sent = False
         for name, value in values.items():
             field = form.locator(f'[name="{name}"]')
             assert await field.count(), (name, self.page.url, await self.main_text())
             await _open_folds(field)
-            if isinstance(value, dict):
+            if isinstance(value, dict) and await field.get_attribute("data-choose") is not None:
+                async with self.page.expect_navigation():
+                    await field.set_input_files(value)
+                is_sent = True
+            elif isinstance(value, dict):
                 await field.set_input_files(value)
             elif await field.evaluate("field => field.tagName") == "SELECT":
                 await field.select_option(value)
             else:
                 await field.fill(value)
+        return is_sent
 
     async def main_text(self) -> str:
         """Return the text of the page's main part, without isolates and repeated spaces."""
