@@ -401,3 +401,19 @@ def test_the_numbers_of_the_tabs_follow_the_search_and_the_other_filters(
     monkeypatch.setattr(filters, "_MOST_GROUPED", 1)
     assert set(tab_numbers(payments.page(query="ada@example.com")).values()) == {""}
     assert tab_numbers(payments.page(product=tea))["All"] == "1"
+
+
+def test_a_search_without_a_match_leads_to_all_days_and_all_payments(shop: Shop) -> None:
+    shop.create_order(customerEmail="ada@example.com")
+    payments = PaymentsList(shop)
+    page = payments.page(query="ada@example.com", tab="failed", to="2020-01-01")
+    assert "No payments match “\u2068ada@example.com\u2069”." in page
+    links = {
+        text: html.unescape(address)
+        for address, text in re.findall(r'<a class="button plain" href="([^"]*)">([^<]*)</a>', page)
+    }
+    assert links["Search in all days"] == f"{payments.path}?tab=failed&query=ada%40example.com"
+    assert links["Search in all payments"] == (
+        f"{payments.path}?to=2020-01-01&query=ada%40example.com"
+    )
+    assert links["Clear filters"] == payments.path

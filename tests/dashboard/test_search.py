@@ -225,3 +225,24 @@ def test_suggestions_are_the_first_results_of_each_group(shop: Shop) -> None:
     viewer = create_person(shop.api_server, shop.api_server.create_shop().id, "owner")
     path = f"/dashboard/{shop.id}/search"
     assert viewer.get(path, params={"q": "ada", "suggest": "1"}).status_code == 404
+
+
+def test_a_search_without_results_has_examples_that_find_payments(shop: Shop) -> None:
+    shop.create_paid_order(customerEmail="ada@example.com")
+    owner = create_person(shop.api_server, shop.id, "owner")
+    path = f"/dashboard/{shop.id}/search"
+    page = owner.get(path, params={"q": "nobody"}).text
+    (line,) = re.findall(r"Examples from your newest payments:(.*?)</p>", page, re.DOTALL)
+    examples = [text_of(text) for text in re.findall(r"<a [^>]*>(.*?)</a>", line)]
+    assert examples == ["ada@example.com", "$9.99"]
+    for text in examples:
+        assert "Payments" in search(owner, shop, text), text
+    assert f'href="/dashboard/{shop.id}/payments">See all payments' in page
+    assert f'href="{path}">Clear the search' in page
+    developer = create_person(shop.api_server, shop.id, "developer")
+    page = developer.get(path, params={"q": "nobody"}).text
+    assert "ada@example.com" not in page
+    empty_shop = shop.api_server.create_shop()
+    newcomer = create_person(shop.api_server, empty_shop.id, "owner")
+    page = newcomer.get(f"/dashboard/{empty_shop.id}/search", params={"q": "nobody"}).text
+    assert "Examples" not in page

@@ -194,7 +194,7 @@ async def show(request: PageRequest) -> Response:
     table = Markup(  # noqa: S704 - our own template has escaped it
         render.fragment(
             request, "payments_rows.html", rows=rows, columns=columns, pager=pager,
-            has_filters=search.is_filtered, tab=search.tab,
+            has_filters=search.is_filtered, tab=search.tab, search=search,
         )
     )  # fmt: skip
     tag = f'"{sha256(table.encode()).hexdigest()[:16]}"'

@@ -10,8 +10,10 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from opentill import disputes, orders, payment_links, payouts, products, webhooks
+from opentill.core import amounts
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id
+from opentill.core.money import Money
 from opentill.dashboard import page_helpers
 from opentill.dashboard.labels import ENDPOINT_STATUS, PAYOUT_STATUS, PRODUCT_STATUS
 from opentill.db.database import Tx
@@ -35,6 +37,7 @@ _PAGES_OF_IDS: Final[Mapping[str, tuple[Permission, str, _Find]]] = {
     "dp": ("disputes.read", "disputes", disputes.find),
     "evt": ("events.read", "developers/events", webhooks.find_event),
 }
+_NEWEST: Final = 20  # payments from which examples of a search are taken
 _OF_ORDERS: Final = ("order", "cs", "att", "re", "txn")  # prefixes that lead to orders
 
 
@@ -58,8 +61,29 @@ async def show(request: PageRequest) -> Response:
         text=text,
         errors=errors,
         groups=groups,
+        examples=[] if groups else await _find_examples(request),
         zone=await page_helpers.find_zone(request),
     )
+
+
+async def _find_examples(request: PageRequest) -> list[str]:
+    """Return texts that lead to the merchant's newest payments; [] without payments."""
+    if not request.access.may("payments.read"):
+        return []
+    newest = await request.app.replica.reading().read(
+        lambda tx: orders.list_newest(tx, request.merchant_id, _NEWEST)
+    )
+    emails = [order.customer_email for order in newest if request.access.may("customers.read")]
+    texts = [
+        request.localizer.amount(Money(order.amount_minor, order.currency)) for order in newest
+    ]
+    references = [order.client_reference or "" for order in newest]
+    firsts = [
+        next(filter(None, emails), ""),
+        next(filter(amounts.read_amount, texts), ""),
+        next(filter(None, references), ""),
+    ]
+    return [text for text in firsts if text]
 
 
 async def _page_of_id(request: PageRequest, text: str) -> tuple[str, ...] | None:
