@@ -66,7 +66,7 @@ class Row(msgspec.Struct, frozen=True):
     accounts: list[str]
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ExplainedAccount(msgspec.Struct, frozen=True):
     """An account and why it would take a payment or not."""
 
     name: str
@@ -86,7 +86,7 @@ async def _page(
     form: Mapping[str, str] | None = None,
 ) -> Response:
     explained_errors: dict[str, str] = {}
-    answers: list[Answer] | None = None
+    explained_accounts: list[ExplainedAccount] | None = None
     async with request.app.db.connection() as tx:
         listed = await rules.list_rules(tx)
         stored = await accounts.list_accounts(tx)
@@ -94,7 +94,7 @@ async def _page(
         merchant_names = await merchants.names(tx, owners)
         if request.query.get("amount") is not None and errors is None:
             try:
-                answers = await _explain(request, tx)
+                explained_accounts = await _explain(request, tx)
             except NotFound:
                 explained_errors = {"for_merchant": _MERCHANT_ERROR}
             except Invalid as problem:
@@ -116,7 +116,7 @@ async def _page(
             name: request.query.get(name, "")
             for name in ("amount", "currency", "method", "for_merchant", "on")
         },
-        answers=answers,
+        explained_accounts=explained_accounts,
         explained_errors=explained_errors,
         adds=errors is not None,
         errors={**(errors or {}), **explained_errors},
@@ -177,7 +177,7 @@ def _amounts(request: PageRequest, rule: RoutingRule) -> str:
     return f"{smallest} – {largest}"
 
 
-async def _explain(request: PageRequest, tx: Tx) -> list[Answer]:
+async def _explain(request: PageRequest, tx: Tx) -> list[ExplainedAccount]:
     """Explain the payment of the query. Raises NotFound and Invalid, whose reason is a text."""
     query, gateways = request.query, request.app.gateways
     code = query.get("currency", "").strip().upper()
@@ -199,7 +199,7 @@ async def _explain(request: PageRequest, tx: Tx) -> list[Answer]:
         on_phone=query.get("on") == "phone",
     )
     return [
-        Answer(
+        ExplainedAccount(
             each.name,
             each.place,
             request.localizer.gettext(MISFIT[cast("Misfit", each.misfit)])
@@ -294,12 +294,12 @@ async def remove_rule(request: PageRequest) -> Response:
 async def move_rule(request: PageRequest) -> Response:
     """Move a rule one place up or down."""
     form, actor = await request.form(), people.actor_of(request.login, _REASON)
-    step = {"up": -1, "down": 1}.get(form["direction"], 0)
+    offset = {"up": -1, "down": 1}.get(form["direction"], 0)
 
     async def work(tx: Tx) -> None:
         rule = await rules.find(tx, form["rule"])
         last = len(await rules.list_rules(tx))
-        position = min(max(rule.position + step, 1), last)
+        position = min(max(rule.position + offset, 1), last)
         if position != rule.position:
             await rules.move(tx, rule.id, position, request.now, actor=actor)
 
