@@ -54,11 +54,11 @@ def fill(shop: Shop) -> tuple[str, str]:
 
 # The searched text, and the groups that it leads to.
 CASES: Final = [
-    ("ada", "Payments Customers"),
-    ("Brook Ada", "Payments Customers"),
-    ("brook@shop", "Payments Customers"),
-    ("@shop.example", "Payments Customers"),
-    ("\u2068ada.brook@shop.example\u2069", "Payments Customers"),  # with marks of direction
+    ("ada", "Customers Payments"),
+    ("Brook Ada", "Customers Payments"),
+    ("brook@shop", "Customers Payments"),
+    ("@shop.example", "Customers Payments"),
+    ("\u2068ada.brook@shop.example\u2069", "Customers Payments"),  # with marks of direction
     ("$24.90", "Payments"),
     ("24,90", "Payments"),
     ("USD 24.9", "Payments"),
@@ -67,7 +67,8 @@ CASES: Final = [
     ("€1,200", ""),
     ("r-1001", "Payments"),
     ("Kettle 7", "Payments"),
-    ("green", "Products"),
+    ("green", "Payments Products"),
+    ("refund", "Pages"),
     ("hook", "Webhook endpoints"),
     ("Webhooks", "Pages"),
     ("settings", "Pages"),
@@ -113,6 +114,32 @@ def test_each_group_leads_to_its_list_with_the_same_filter(shop: Shop) -> None:
         assert number or "match these filters." in page, path
 
 
+def test_the_name_of_a_product_finds_its_payments(shop: Shop) -> None:
+    tea, order = fill(shop)
+    other = shop.create_order(shop.create_product(name="Green cup")["id"])["id"]
+    owner = create_person(shop.api_server, shop.id, "owner")
+    root = f"/dashboard/{shop.id}"
+    for _ in range(5):
+        shop.create_order(tea)
+    addresses = links(owner, shop, "green t")
+    assert f"{root}/payments?product={tea}" in addresses
+    assert sum("/payments/order_" in address for address in addresses) == 5
+    # Several products: the newest payments of all of them.
+    assert f"{root}/payments?product={tea}" not in links(owner, shop, "green")
+    assert " 7 " in search(owner, shop, "green")["Payments"]
+    addresses = links(owner, shop, "green c")
+    assert f"{root}/payments/{other}" in addresses
+    assert f"{root}/payments/{order}" not in addresses
+
+
+def test_a_status_leads_to_its_payments(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    addresses = links(owner, shop, "refund")
+    for status in ("REFUNDED", "PARTIALLY_REFUNDED", "REFUND_PENDING", "REFUND_FAILED"):
+        assert f"/dashboard/{shop.id}/payments?status={status}" in addresses
+    assert not any("status=" in address for address in links(owner, shop, "re"))
+
+
 def test_an_id_leads_straight_to_its_page(shop: Shop) -> None:
     product_id, order_id = fill(shop)
     refund_id = shop.refund(order_id, amount="1", refundNo="R-77")["id"]
@@ -135,8 +162,8 @@ def test_a_search_shows_only_what_the_role_may_see(shop: Shop) -> None:
     developer = create_person(shop.api_server, shop.id, "developer")
     finance = create_person(shop.api_server, shop.id, "finance")
     assert set(search(developer, shop, "ada")) == {"Payments"}
-    assert set(search(finance, shop, "green")) == {"Products"}
-    assert set(search(developer, shop, "green")) == {"Products", "Webhook endpoints"}
+    assert set(search(finance, shop, "green")) == {"Payments", "Products"}
+    assert set(search(developer, shop, "green")) == {"Payments", "Products", "Webhook endpoints"}
     stranger = create_person(shop.api_server, other_shop.id, "owner")
     for text in ("ada", "24.90", "green", "Kettle 7", order_id, product_id):
         assert not search(stranger, other_shop, text)
@@ -190,7 +217,7 @@ def test_a_long_text_is_refused_and_many_customers_ask_for_more(shop: Shop) -> N
         shop.create_order(customerEmail=f"ada{number}@example.com")
     groups = search(owner, shop, "ada")
     assert "More than 200 customers match" in groups["Customers"]
-    assert list(search(owner, shop, "ada20")) == ["Payments", "Customers"]
+    assert list(search(owner, shop, "ada20")) == ["Customers", "Payments"]
 
 
 def test_every_page_of_a_merchant_has_the_search(shop: Shop) -> None:
@@ -216,7 +243,9 @@ def test_suggestions_are_the_first_results_of_each_group(shop: Shop) -> None:
     assert f'href="/dashboard/{shop.id}/search?q=ada"' in page
     assert f'href="/dashboard/{shop.id}/customers/one?email=ada.brook%40shop.example"' in page
     text = text_of(page)
-    assert text.startswith("Payments Ada Brook ada.brook@shop.example · Green tea $24.90 Customers")
+    customers, payments = text.split("Payments Ada Brook ")
+    assert re.fullmatch(r"Customers Ada Brook ada\.brook@shop\.example \w+.* ", customers)
+    assert re.match(r"ada\.brook@shop\.example · Green tea \$24\.90 Paid · \w+", payments)
     assert text.endswith("Results: 2")
     assert "Nothing matches" in suggest("nobody")
     for _ in range(4):

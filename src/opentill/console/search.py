@@ -48,7 +48,7 @@ async def show_results(request: PageRequest) -> Response:
     groups: list[Group] = []
     if search.suggests(request):
         groups = await _find_groups(request, text) if text else groups
-        return search.render_suggestions(request, text, groups)
+        return search.render_suggestions(request, text, groups, ZONE)
     if text:
         page = await _page_of_id(request, text)
         if page is not None:

@@ -21,10 +21,11 @@ from opentill.orders import OrdersQuery
 from opentill.payment_links import PaymentLink
 from opentill.people import Permission
 from opentill.portal import menu, render, search
+from opentill.portal.labels import SHOWN_STATUS
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.portal.search import SHOWN, Group, Hit
-from opentill.web.translations import N_
+from opentill.web.translations import N_, NC_
 
 _Find = Callable[[Tx, str, str], Awaitable[object]]
 # The prefix of an id → the permission to see the object's page, the path of the page below the
@@ -38,6 +39,8 @@ _PAGES_OF_IDS: Final[Mapping[str, tuple[Permission, str, _Find]]] = {
     "evt": ("events.read", "developers/events", webhooks.find_event),
 }
 _NEWEST: Final = 20  # payments from which examples of a search are taken
+_PRODUCTS: Final = 5  # products with a text in their names, whose payments are found
+_LEAST_OF_STATUS: Final = 3  # characters of a text that finds payments by status
 _OF_ORDERS: Final = ("order", "cs", "att", "re", "txn")  # prefixes that lead to orders
 
 
@@ -47,7 +50,8 @@ async def show(request: PageRequest) -> Response:
     groups: list[Group] = []
     if search.suggests(request):
         groups = await _find_groups(request, text) if text else groups
-        return search.render_suggestions(request, text, groups)
+        zone = await page_helpers.find_zone(request)
+        return search.render_suggestions(request, text, groups, zone)
     if text:
         page = await _page_of_id(request, text)
         if page is not None:
@@ -131,19 +135,33 @@ async def _find_groups(request: PageRequest, text: str) -> list[Group]:
 
 
 def _find_pages(request: PageRequest, text: str) -> Group:
-    """Find pages of the menu whose names have a word that begins with the text."""
-    typed = text.casefold()
+    """Find pages of the menu, and payments by status, by a word that begins with the text."""
     hits: list[Hit] = []
     for section in menu.sections(request):
         for item in (section.link, *section.items):
-            name = request.localizer.gettext(item.name)
-            translated, english = name.casefold(), item.name.rpartition("\x04")[2].casefold()
-            begins_word = f" {typed}" in f" {translated}" or f" {typed}" in f" {english}"
-            # Chinese has no spaces between words.
-            is_hit = begins_word or (not translated.isascii() and typed in translated)
-            if is_hit and all(hit.href != item.href for hit in hits):
-                hits.append(Hit(href=item.href, title=name))
+            is_listed = any(hit.href == item.href for hit in hits)
+            if not is_listed and _begins_word(request, item.name, text):
+                hits.append(Hit(href=item.href, title=request.localizer.gettext(item.name)))
+    if len(text) >= _LEAST_OF_STATUS and request.access.may("payments.read"):
+        payments = request.localizer.gettext(NC_("menu", "Payments"))
+        hits += [
+            Hit(
+                href=_list_of(request, "payments", status=status),
+                title=f"{payments}: {request.localizer.gettext(name)}",
+            )
+            for status, name in SHOWN_STATUS.items()
+            if _begins_word(request, name, text)
+        ]
     return Group(id="pages", hits=hits, total=len(hits))
+
+
+def _begins_word(request: PageRequest, name: str, text: str) -> bool:
+    """Return whether a word of a name, in English or the person's language, begins with a text."""
+    typed, translated = text.casefold(), request.localizer.gettext(name).casefold()
+    english = name.rpartition("\x04")[2].casefold()
+    if f" {typed}" in f" {translated}" or f" {typed}" in f" {english}":
+        return True
+    return not translated.isascii() and typed in translated  # no spaces between Chinese words
 
 
 async def _find_payments(request: PageRequest, text: str) -> Group:
@@ -153,15 +171,39 @@ async def _find_payments(request: PageRequest, text: str) -> Group:
         page, total = await orders.list_page(db, request.merchant_id, query)
     except Invalid:  # the customers' group says so too, but not everybody may see it
         page, total, note = [], 0, search.TOO_MANY_CUSTOMERS
+    href = _list_of(request, "payments", query=text)
+    if not (page or note):
+        page, total, href = await _find_payments_of_products(request, text)
     return Group(
         id="payments",
         hits=[
             search.payment_hit(request, order, request.link("payments", order.id)) for order in page
         ],
-        href=_list_of(request, "payments", query=text),
+        href=href,
         total=total,
         note=note,
     )
+
+
+async def _find_payments_of_products(
+    request: PageRequest, text: str
+) -> tuple[list[orders.Order], int, str]:
+    """Find payments of the newest products with the text in their names.
+
+    Returns the newest payments, their total, and the address of the list with all of them; "" if
+    several products match, as the list can be filtered by one.
+    """
+    async with request.app.db.connection() as tx:
+        matches = (await products.search(tx, request.merchant_id, text))[:_PRODUCTS]
+    db, newest, total = request.app.replica.reading(), list[orders.Order](), 0
+    for product in matches:
+        query = OrdersQuery(product_id=product.id, page=1, size=SHOWN)
+        page, number = await orders.list_page(db, request.merchant_id, query)
+        newest += page
+        total += number
+    newest.sort(key=lambda order: (order.created_at, order.id), reverse=True)
+    href = _list_of(request, "payments", product=matches[0].id) if len(matches) == 1 else ""
+    return newest[:SHOWN], total, href
 
 
 async def _find_customers(request: PageRequest, text: str) -> Group:
@@ -278,8 +320,8 @@ def _list_of(request: PageRequest, /, *path: str, **query: str) -> str:
 
 # The groups in their order on the page, with the permission to see each.
 _GROUPS: Final[tuple[tuple[Permission, Callable[[PageRequest, str], Awaitable[Group]]], ...]] = (
-    ("payments.read", _find_payments),
     ("customers.read", _find_customers),
+    ("payments.read", _find_payments),
     ("products.read", _find_products),
     ("payments.read", _find_links),
     ("payouts.read", _find_payouts),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 import msgspec
 from starlette.responses import Response
@@ -92,8 +93,13 @@ def suggests(request: PageRequest) -> bool:
     return bool(request.query.get(_SUGGEST))
 
 
-def render_suggestions(request: PageRequest, text: str, groups: Sequence[Group]) -> Response:
-    """Return the first results of each group, which the script shows below the search box."""
+def render_suggestions(
+    request: PageRequest, text: str, groups: Sequence[Group], zone: ZoneInfo
+) -> Response:
+    """Return the first results of each group, which the script shows below the search box.
+
+    ``zone`` is the time zone of their times.
+    """
     few = [
         msgspec.structs.replace(group, hits=group.hits[:_SUGGESTED])
         for group in groups
@@ -104,6 +110,7 @@ def render_suggestions(request: PageRequest, text: str, groups: Sequence[Group])
         "search_suggestions.html",
         text=text,
         groups=few,
+        zone=zone,
         number=sum(len(group.hits) for group in few),
         all_results=f"{request.search_path}?{urlencode({FIELD: text})}",
     )
