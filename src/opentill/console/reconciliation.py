@@ -1,8 +1,6 @@
 """The inbox of differences, each resolved once; and the comparison of settlement reports."""
 
 import io
-import re
-from decimal import Decimal
 from functools import partial
 from typing import Final
 
@@ -10,20 +8,20 @@ from starlette.responses import Response
 
 from opentill import merchants, people, reconciliation
 from opentill.adjustments import KINDS, AdjustmentRequest, Kind
+from opentill.console.difference_texts import amount_text, what_differs
 from opentill.console.labels import DIFFERENCE_ERROR, GIVE_A_REASON
 from opentill.console.report_uploads import ReportRefused, read_report
 from opentill.console.zone import ZONE
 from opentill.core import amounts
 from opentill.core.amounts import UnreadableAmount
 from opentill.core.errors import Invalid, NotFound
-from opentill.core.money import EXPONENTS, Money
+from opentill.core.ids import is_id
 from opentill.db.database import Tx
 from opentill.portal import lists, render
 from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.reconciliation import Report
-from opentill.web.language import Localizer
 from opentill.web.translations import N_, NC_
 
 _MOST_ROWS: Final = 200  # a list shows at most this many differences or bookings
@@ -44,19 +42,21 @@ _REPORT_EXAMPLE: Final = (
     "payment,att_01m8epskanffzbqntfper522n6,12.50,USD,2026-11-26T10:00:00Z\n"
     "refund,re_01m8epskcxe6ksj8fqzn6pz0k1,4.00,USD,2026-11-26T11:30:00Z\n"
 )
+_REPORT_FORMATS: Final = (
+    (NC_("gateway", "Stripe"), N_("Balance transactions, or an itemized report, as CSV")),
+    (
+        N_("Alipay"),
+        N_("The bill of trades (业务明细), as CSV or as the archive that has it"),
+    ),
+    (N_("WeChat Pay"), N_("The trade bill (交易账单), as CSV")),
+    (
+        NC_("gateway", "PayPal"),
+        N_("The command “opentill reconcile paypal” fetches it; no file has to be uploaded"),
+    ),
+    (N_("All others"), N_("CSV with the columns of the example")),
+)
 _ALWAYS_IN_FORM: Final = ("reason", "adjust", "amount", "order")
 _FIELDS: Final = (*_ALWAYS_IN_FORM, "merchant")  # only a difference without a merchant asks for one
-# Matches the amount that begins the text of the books or the report, such as "12.50 USD PAID".
-_AMOUNT: Final = re.compile(r"(-?[0-9]{1,18}(?:\.[0-9]{1,4})?) ([A-Z]{3})\b", re.ASCII)
-
-
-def _amount_text(localizer: Localizer, text: str) -> str:
-    """Write the amount of ``text`` as the reader's language does; keep other text."""
-    match = _AMOUNT.match(text)
-    if match is None or match[2] not in EXPONENTS:
-        return text
-    minor = int(Decimal(match[1]).scaleb(EXPONENTS[match[2]]))
-    return localizer.amount(Money(minor, match[2])) + text[match.end() :]
 
 
 async def list_differences(request: PageRequest) -> Response:
@@ -92,8 +92,9 @@ async def _list_page(
         most=_MOST_ROWS,
         files=files,
         report_example=_REPORT_EXAMPLE,
+        report_formats=_REPORT_FORMATS,
         bookings=bookings,
-        amount_text=partial(_amount_text, request.localizer),
+        amount_text=partial(amount_text, request.localizer),
         errors=errors or {},
         zone=ZONE,
     )
@@ -143,9 +144,11 @@ async def _page(
         status,
         difference=difference,
         names=names,
+        what_differs=what_differs(request.localizer, difference),
+        has_page=is_id(difference.reference) and request.may("payments.read"),
         kinds=KINDS,
         kind_names=_KIND_NAMES,
-        amount_text=partial(_amount_text, request.localizer),
+        amount_text=partial(amount_text, request.localizer),
         values={name: (values or {}).get(name, "") for name in _FIELDS},
         errors=errors or {},
         zone=ZONE,
