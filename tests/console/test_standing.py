@@ -5,8 +5,9 @@ import re
 import httpx2
 import pytest
 
-from console.console_pages import hidden_fields
+from console.console_pages import hidden_fields, visible_text
 from opentill import merchants, people
+from opentill.db.database import Tx
 from opentill.merchants import Actor, ApplicationForm
 from support.api_server import Shop
 from support.people import Visitor, create_person
@@ -131,3 +132,20 @@ def test_staff_without_the_permission_only_read_the_standing(shop: Shop) -> None
     assert 'method="post" action="/console/merchants' not in get_page(shop, auditor)
     path = f"/console/merchants/{shop.id}/standing"
     assert auditor.post(path, {"event": "suspended", "reason": "x"}).status_code == 403
+
+
+def test_a_suspended_merchant_shows_what_stays_off_and_why(shop: Shop, admin: Visitor) -> None:
+    now = shop.api_server.app.clock()
+
+    async def suspend(tx: Tx) -> None:
+        await merchants.set_capability(
+            tx, shop.id, "payout", on=False, actor=Actor("ann", "unclear owner"), now=now
+        )
+        await merchants.change_status(tx, shop.id, "suspended", Actor("ann", "fraud"), now)
+
+    shop.api_server.tx(suspend)
+    page = visible_text(admin.get(f"/console/merchants/{shop.id}/standing").text)
+    assert "fraud Stays off after the suspension: unclear owner" in page
+    assert page.count("Stays off after the suspension:") == 1
+    assert "Switch on after the suspension" in page
+    assert "Keep off after the suspension" in page

@@ -124,3 +124,12 @@ def test_the_id_of_a_payment_is_short_and_offers_its_whole_text_to_the_copy_butt
     ) in page
     assert re.search(r'<script src="[^"]*/copy\.js[^"]*" defer>', page)
     assert 'class="copy"' not in page  # only the script adds the button
+
+
+def test_the_receipt_says_why_it_cannot_be_mailed(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    order = shop.create_paid_order()
+    assert not shop.api_server.app.settings.sends_mail
+    page = owner.get(page_path(shop, order["id"], "receipt")).text
+    assert "because the operator has set no mail server" in page
+    assert "Send to customer" not in page

@@ -203,8 +203,8 @@ def test_the_only_owner_can_neither_leave_nor_change_their_role(shop: Shop) -> N
     page = owner.get(f"/dashboard/{shop.id}/team")
     assert f'name="person" value="{owner.person_id}"' not in page.text
     assert f'name="person" value="{viewer.person_id}"' in page.text
-    assert "No two-step login" in text_of(page)
-    assert "No two-step login" not in text_of(viewer.get(f"/dashboard/{shop.id}/team"))
+    assert "No second factor" in text_of(page)
+    assert "No second factor" not in text_of(viewer.get(f"/dashboard/{shop.id}/team"))
     create_person(shop.api_server, shop.id, "owner")
     page = owner.get(f"/dashboard/{shop.id}/team")
     assert f'name="person" value="{owner.person_id}"' in page.text

@@ -44,6 +44,7 @@ CAPABILITY_SWITCH: Final = {
     "on": N_("Switch on"),
     "off": N_("Switch off"),
     "keep_off": N_("Keep off after the suspension"),
+    "on_later": N_("Switch on after the suspension"),
 }
 FEE_ROW: Final = {
     "method": N_("Payment method"),

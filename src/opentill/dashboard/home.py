@@ -254,12 +254,12 @@ async def _list_first_steps(tx: Tx, request: PageRequest, newest: list[Order]) -
     has_factor = await people.has_second_factor(tx, request.login)
     steps.append(
         StartTask(
-            N_("Turn on two-step login"),
+            N_("Set up a second factor"),
             has_factor,
             "",
             "/security",
             about=N_("A code or a passkey protects the money of your shop."),
-            act=N_("Turn on two-step login"),
+            act=N_("Set up a second factor"),
         )
     )
     api_tasks: list[StartTask] = []
