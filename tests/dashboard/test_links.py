@@ -1,7 +1,7 @@
 """The pages of payment links, and the options of a session opened on a product's page."""
 
 import re
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from dashboard.pages import hidden_field_values, new_form_id, text_of
 from opentill.payment_links import jobs
@@ -207,6 +207,11 @@ def test_a_link_can_be_changed_and_lists_its_payments(shop: Shop) -> None:
     payment = text_of(owner.get(f"/dashboard/{shop.id}/payments/{order}"))
     assert "Placed through Payment link" in payment
     assert "30 minutes to pay" in text_of(owner.get(path))
+    amount = shop.read_order(order)["amount"]
+    page = owner.get(path)
+    assert f"Payments 1 Gross sales ${amount} USD" in text_of(page)
+    assert f"body={quote(str(link['url']), safe='/')}" in page.text
+    assert re.search(rf"[^-] 1(?: / 9)? \${re.escape(amount)}", text_of(owner.get(page_path(shop))))
     for _ in range(2):  # the second time, the worker has recorded that the session has ended
         assert set(re.findall(r"payments/(order_\w+)", owner.get(path).text)) == {order}
         shop.api_server.run(jobs.record_ended(shop.api_server.app.db))

@@ -261,3 +261,19 @@ def test_the_pages_of_products_are_translated_into_chinese(
     assert "On sale" not in page.text
     page = owner.get(path_of(shop, product), params={"lang": language})
     assert "Open" not in text_of(page).replace("OpenTill", "")
+
+
+def test_a_product_lists_its_links_and_says_that_archiving_stops_them(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    product, other = shop.create_product()["id"], shop.create_product()["id"]
+    path = f"/dashboard/{shop.id}/products/{product}"
+    assert "Active payment links that stop working" not in owner.get(path).text
+    ids = [
+        shop.data("POST", "/v1/payment-links", json={"productId": sold})["id"]
+        for sold in (product, product, other)
+    ]
+    shop.data("PATCH", f"/v1/payment-links/{ids[0]}", json={"active": False})
+    page = owner.get(path).text
+    assert "Active payment links that stop working: 1." in page
+    for link_id, is_listed in zip(ids, (True, True, False), strict=True):
+        assert (f"/dashboard/{shop.id}/links/{link_id}" in page) == is_listed

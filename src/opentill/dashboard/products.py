@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from starlette.responses import Response
 
-from opentill import checkouts, gateways, merchants, orders, people, products, rates
+from opentill import checkouts, gateways, merchants, orders, payment_links, people, products, rates
 from opentill.checkouts import Sales, Session, SessionsQuery
 from opentill.core import amounts
 from opentill.core.errors import Invalid, KeyReused
@@ -17,6 +17,7 @@ from opentill.db.database import Tx
 from opentill.http import strictjson
 from opentill.merchants import Merchant
 from opentill.orders import Order, OrdersQuery
+from opentill.payment_links import PaymentLink
 from opentill.portal import form_ids, lists, render
 from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -61,7 +62,10 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
-    """A product with its newest payments and sessions, and whether its currency has a rate."""
+    """A product with its newest payments and sessions, and whether its currency has a rate.
+
+    ``links`` are the payment links that sell it, newest first, at most 200.
+    """
 
     product: Product
     merchant: Merchant
@@ -69,6 +73,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     sales: Sales
     payments: list[Order]
     sessions: list[Session]
+    links: list[PaymentLink]
     has_rate: bool
 
 
@@ -250,6 +255,7 @@ async def _read_detail(request: PageRequest) -> Detail:
         merchant = await merchants.find(tx, merchant_id)
         sales = await checkouts.find_sales(tx, merchant_id, [product.id])
         rate = await rates.find(tx, product.currency, merchant.settlement_currency, now, oldest)
+        links = await payment_links.list_matching(tx, merchant_id, product.id)
     payments, _ = await orders.list_page(
         db, merchant_id, OrdersQuery(product_id=product.id, size=_NEWEST)
     )
@@ -266,6 +272,7 @@ async def _read_detail(request: PageRequest) -> Detail:
         sales=sales[product.id],
         payments=payments,
         sessions=sessions,
+        links=[link for link in links if link.product_id == product.id],
         has_rate=rate is not None,
     )
 

@@ -1,6 +1,6 @@
 // Adds a copy button beside each element with data-copy: a field, or the short form of an id whose
 // whole text is in data-value. With data-short, the name of the button does not repeat that text; with
-// data-button, the button shows its name.
+// data-button, the button shows its name; with data-main, it is the main button of the page.
 // Without this script readers select the text and copy it themselves.
 "use strict";
 
@@ -29,7 +29,7 @@ for (const place of document.querySelectorAll("[data-copy]")) {
   const isNamed = isField || "button" in place.dataset;
   const button = document.createElement("button");
   button.type = "button";
-  button.className = isNamed ? "button plain" : "copy";
+  button.className = !isNamed ? "copy" : "main" in place.dataset ? "button" : "button plain";
   const icon = document.createElement("span");
   icon.className = "icon icon-copy";
   icon.setAttribute("aria-hidden", "true");
