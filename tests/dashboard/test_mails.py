@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dashboard.pages import hidden_field_values, new_form_id
+from dashboard.pages import hidden_field_values, new_form_id, text_of
 from opentill.core import encryption
 from opentill.mail import jobs, outbox, queries
 from opentill.mail.model import Mail
@@ -138,6 +138,11 @@ def test_a_receipt_is_mailed_from_the_page_of_its_payment(mailing: ApiServer, sh
     assert response.headers["location"].endswith("?sent=1")
     (mail,) = _mails(mailing, order_id=order["id"])
     assert (mail.topic, mail.recipient) == ("receipt", "ann@example.com")
+    assert ">Send to customer</button>" in support.get(path).text
+    mailing.sql("update mails set status = 'SENT', due_at = null where id = $1", mail.id)
+    page = support.get(path)
+    assert ">Send again</button>" in page.text
+    assert "Sent to ann@example.com on" in text_of(page)
     unpaid = shop.create_order()
     assert support.post(path.replace(order["id"], unpaid["id"])).status_code == 404
 

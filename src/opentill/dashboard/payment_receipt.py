@@ -42,6 +42,10 @@ async def show_receipt(request: PageRequest) -> Response:
         "payment_receipt.html",
         scripts=True,
         form_id=form_ids.new_form_id(),
+        last_sent=next(
+            (sent for sent in payment.mails if (sent.topic, sent.status) == ("receipt", "SENT")),
+            None,
+        ),
         payment=payment,
         order=order,
         number=orders.receipt_number(order.id),
