@@ -1,4 +1,4 @@
-"""The home page: what needs attention, the steps to the first payment, and figures by day."""
+"""The home page: what needs attention, the tasks to the first payment, and figures by day."""
 
 import re
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def read_home(visitor: Visitor, shop: Shop, **query: str) -> str:
     return response.text
 
 
-def test_a_new_merchant_sees_the_steps_to_the_first_payment(shop: Shop) -> None:
+def test_a_new_merchant_sees_the_tasks_to_the_first_payment(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     text = text_of(read_home(owner, shop))
     assert "Get started" in text
@@ -42,8 +42,8 @@ def test_a_new_merchant_sees_the_steps_to_the_first_payment(shop: Shop) -> None:
     link = shop.data("POST", "/v1/payment-links", json={"productId": shop.create_product()["id"]})
     page = read_home(owner, shop)
     assert "Create a payment link (done)" in text_of(page)
-    assert "1 of 6 steps done" in text_of(page)
-    # The agreement is the first step of an owner, and not listed above as well.
+    assert "1 of 6 tasks done" in text_of(page)
+    # The agreement is the first task of an owner, and not listed above as well.
     assert text_of(page).count("Accept the merchant services agreement") == 1
     assert re.findall(r'class="button" href="([^"]+)"', page) == [f"/dashboard/{shop.id}/agreement"]
     page_of_support = read_home(create_person(shop.api_server, shop.id, "support"), shop)

@@ -224,7 +224,11 @@ def test_the_name_of_the_export_has_the_days_of_the_list(shop: Shop) -> None:
 def test_a_form_with_empty_fields_does_not_filter(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     for path, query, sentence in (
-        ("mails", {"status": "", "email": ""}, "Emails will be listed here."),
+        (
+            "mails",
+            {"status": "", "email": ""},
+            "No emails are sent",
+        ),
         ("developers/events", {"from": "", "to": "", "type": ""}, "No events yet."),
         ("payouts", {"from": "", "to": "", "status": ""}, "There are no payouts yet."),
         ("payments", {"with_order": "", "query": ""}, "There are no payments yet"),

@@ -13,7 +13,7 @@ from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.gateways import accounts
 from opentill.gateways.account import GatewayAccount
-from opentill.gateways.accounts import AmountLimit, NewAccount, service
+from opentill.gateways.accounts import AmountLimit, NewAccount, service, stored_credentials
 from support import world
 from support.api_server import SECRETS
 from support.people import TESTER
@@ -49,19 +49,19 @@ async def test_credentials_are_encrypted_and_only_their_ends_are_shown(tx: Tx) -
     account = await add(tx)
     stored = await accounts.find_stored(tx, account.id)
     assert json.loads(account.credential_hints) == {"secret": "…tail", "url": BANK["url"]}
-    assert service.decrypt(SETTINGS, account.id, stored.credentials) == BANK
+    assert stored_credentials.decrypt(SETTINGS, account.id, stored.credentials) == BANK
     assert BANK["secret"].encode() not in stored.credentials
     assert BANK["secret"] not in f"{account} {stored!r} {create_request()!r}"
     with pytest.raises(encryption.WrongKey):  # another account's credentials cannot be copied
-        service.decrypt(SETTINGS, "gat_other", stored.credentials)
+        stored_credentials.decrypt(SETTINGS, "gat_other", stored.credentials)
     assert await read_audit(tx, account) == [("gateways add", TESTER.who)]
 
 
 def test_short_secrets_are_not_shown_at_all() -> None:
     credentials = {"url": "https://pay.example/", "pid": "1001", "key": "12345678"}
-    assert service.mask("epay", credentials)["key"] == "…"
-    assert service.mask("epay", credentials)["pid"] == "1001"
-    assert service.mask("a-gateway-of-others", {"pid": "1" * 20}) == {"pid": "…1111"}
+    assert stored_credentials.mask("epay", credentials)["key"] == "…"
+    assert stored_credentials.mask("epay", credentials)["pid"] == "1001"
+    assert stored_credentials.mask("a-gateway-of-others", {"pid": "1" * 20}) == {"pid": "…1111"}
 
 
 async def test_the_id_names_the_mode(tx: Tx) -> None:
@@ -167,9 +167,9 @@ async def test_a_rotation_keeps_the_old_credentials_for_a_time(tx: Tx) -> None:
     stored = await accounts.find_stored(tx, account.id)
     assert rotated.previous_until == NOW + 25 * HOUR
     assert json.loads(rotated.credential_hints)["secret"] == "…next"
-    assert service.decrypt(SETTINGS, account.id, stored.credentials) == new
+    assert stored_credentials.decrypt(SETTINGS, account.id, stored.credentials) == new
     assert stored.previous_credentials is not None
-    assert service.decrypt(SETTINGS, account.id, stored.previous_credentials) == BANK
+    assert stored_credentials.decrypt(SETTINGS, account.id, stored.previous_credentials) == BANK
     assert (await read_audit(tx, account))[-1] == ("gateways rotate", TESTER.who)
 
 

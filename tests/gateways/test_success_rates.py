@@ -81,7 +81,12 @@ def test_an_account_that_is_not_used_is_forgotten(monkeypatch: pytest.MonkeyPatc
     assert rates.rate("a", "CREDIT_CARD") > 0.85
 
 
-def test_an_attempt_is_counted_once_and_with_its_age() -> None:
+@pytest.mark.parametrize("uptime_s", [60.0, 10_000_000.0])
+def test_an_attempt_is_counted_once_and_with_its_age(
+    uptime_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: uptime_s)
+
     def attempt(number: int, status: str, age_ms: int) -> EndedAttempt:
         return EndedAttempt(
             id=f"att_{number}", gateway="a", method="CREDIT_CARD", status=status, reason="",

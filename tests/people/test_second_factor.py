@@ -256,7 +256,8 @@ def test_a_repeated_form_is_recognized_with_and_without_a_step_up(shop: Shop) ->
     def rotate(form_id: str, *code: str) -> str:
         proof = {"proof_email": ada.email, "proof_password": PASSWORD}
         form = {"form_id": form_id} | ({**proof, "proof_code": code[0]} if code else {})
-        return ada.post(f"{path}/rotate", form).headers["location"]
+        page = ada.post(f"{path}/rotate", form)
+        return heading_of(page) if "The secret was replaced." in page.text else "not replaced"
 
     form_id = "ab" * 16
     # The second time, the form is repeated as if its first response had been lost.
@@ -264,11 +265,11 @@ def test_a_repeated_form_is_recognized_with_and_without_a_step_up(shop: Shop) ->
         shop.api_server.sql(
             "update logins set proved_at = 0 where person_id = $1 returning 1", ada.person_id
         )
-        assert rotate(form_id, code) == f"{path}?done=rotated"
+        assert rotate(form_id, code).startswith("Endpoint at ")
     # The used code is ignored, because the previous proof is recent enough.
-    assert rotate(form_id, codes[1]) == f"{path}?done=rotated"
+    assert rotate(form_id, codes[1]).startswith("Endpoint at ")
     ada.log_in(code=codes[2])
-    assert rotate(form_id) == f"{path}?done=rotated"
+    assert rotate(form_id).startswith("Endpoint at ")
     count = "select count(*) from audit_log where merchant_id = $1 and action = 'webhooks rotate'"
     assert shop.api_server.sql(count, shop.id) == [{"count": 1}]
     rotate("cd" * 16)

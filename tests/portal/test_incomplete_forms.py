@@ -21,6 +21,7 @@ WITHOUT_FIELDS: Final = {
     "/security/codes", "/security/confirm",
     "/security/passkeys/begin", "/security/password",
     "/dashboard/{merchant:id}/developers/epay/enable",
+    "/dashboard/{merchant:id}/disputes/{dispute:id}/evidence/{file:id}/remove",
     "/dashboard/{merchant:id}/developers/webhooks/{endpoint:id}/rotate",
     "/dashboard/{merchant:id}/developers/webhooks/{endpoint:id}/secret",
     "/dashboard/{merchant:id}/developers/webhooks/{endpoint:id}/test",

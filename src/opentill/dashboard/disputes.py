@@ -72,7 +72,9 @@ async def show_list(request: PageRequest) -> Response:
     )
     customers = dict[tuple[str, str], OrderCustomer]()
     async with request.app.db.connection() as tx:
-        unanswered = await disputes.summarize_unanswered(tx, request.merchant_id, request.now)
+        awaiting_response = await disputes.summarize_unanswered(
+            tx, request.merchant_id, request.now
+        )
         stakes = await disputes.sum_at_stake(tx, request.merchant_id)
         if request.access.may("customers.read"):
             customers = await orders.find_customers_of_orders(
@@ -86,7 +88,7 @@ async def show_list(request: PageRequest) -> Response:
         days=days,
         chosen=state,
         states=_CHOICES if state == "OPEN" else disputes.STATES,
-        unanswered=unanswered,
+        awaiting_response=awaiting_response,
         most=disputes.MOST_COUNTED,
         at_stake=[Money(stake.loss_minor, stake.currency) for stake in stakes],
         pager=lists.Pager(number, total),
@@ -183,7 +185,7 @@ async def _render_dispute(
         explanation=explanation,
         has_evidence=_has_evidence(files, dispute_notes),
         own_notes=sum(item.by_merchant for item in dispute_notes),
-        answered_at=_find_answer(dispute, files, dispute_notes),
+        responded_at=_find_response_time(dispute, files, dispute_notes),
         scripts=True,
         max_note=LONGEST_NOTE,
         full_of_notes=len(dispute_notes) >= MOST_NOTES,
@@ -196,7 +198,9 @@ def _has_evidence(files: list[Evidence], dispute_notes: list[Note]) -> bool:
     return bool(files) or any(note.by_merchant for note in dispute_notes)
 
 
-def _find_answer(dispute: Dispute, files: list[Evidence], dispute_notes: list[Note]) -> int | None:
+def _find_response_time(
+    dispute: Dispute, files: list[Evidence], dispute_notes: list[Note]
+) -> int | None:
     """Return when the operator wrote a note after the merchant's last evidence; None if not yet.
 
     The note says what the operator has submitted to the bank.

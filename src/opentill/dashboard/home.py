@@ -39,7 +39,7 @@ _RECENT_MS: Final = 14 * _DAY_MS  # a failed payout needs attention for this tim
 
 
 class StartTask(msgspec.Struct, frozen=True):
-    """A step of a new merchant.
+    """A task of a new merchant.
 
     ``below`` is its page's path below the merchant's, with its query; ``path`` is the path of a
     page of the person. ``about`` explains it, ``hint`` explains it in test mode, and ``act`` names
@@ -61,20 +61,20 @@ class StartTask(msgspec.Struct, frozen=True):
 
 
 class StartChecklist(msgspec.Struct, frozen=True):
-    """The steps of a new merchant in order, and those of a shop that uses the API instead."""
+    """The tasks of a new merchant in order, and those of a shop that uses the API instead."""
 
-    steps: list[StartTask]
+    tasks: list[StartTask]
     api_tasks: list[StartTask]
 
     @property
     def number_done(self) -> int:
-        """How many steps are done."""
-        return sum(step.is_done for step in self.steps)
+        """How many tasks are done."""
+        return sum(task.is_done for task in self.tasks)
 
     @property
-    def next_step(self) -> StartTask | None:
-        """The first step that is not done, None if all are."""
-        return next((step for step in self.steps if not step.is_done), None)
+    def next_task(self) -> StartTask | None:
+        """The first task that is not done, None if all are."""
+        return next((task for task in self.tasks if not task.is_done), None)
 
 
 async def choose(request: PageRequest) -> Response:
@@ -100,8 +100,8 @@ async def show(request: PageRequest) -> Response:
     start: StartChecklist | None = None
     if not any(row.ever.payments for row in rows.currencies):
         async with request.app.db.connection() as tx:
-            start = await _list_first_steps(tx, request, newest)
-        todo = [item for item in todo if item.below != "/agreement"]  # the first step
+            start = await _list_first_tasks(tx, request, newest)
+        todo = [item for item in todo if item.below != "/agreement"]  # the first task
     texts = home_figures.FigureTexts(
         request.localizer,
         zone,
@@ -210,26 +210,28 @@ async def _waiting_payouts(tx: Tx, request: PageRequest) -> list[Todo]:
 
 
 async def _unanswered_disputes(tx: Tx, request: PageRequest) -> Todo:
-    unanswered = await disputes.summarize_unanswered(tx, request.access.merchant_id, request.now)
+    awaiting_response = await disputes.summarize_unanswered(
+        tx, request.access.merchant_id, request.now
+    )
     page, limit = "/disputes?status=TO_RESPOND", disputes.MOST_COUNTED
-    if unanswered.respond_by is None:
-        return Todo(N_("Disputes to respond to: {number}"), unanswered.number, page, limit)
+    if awaiting_response.respond_by is None:
+        return Todo(N_("Disputes to respond to: {number}"), awaiting_response.number, page, limit)
     zone = ZoneInfo((await merchants.find(tx, request.access.merchant_id)).time_zone)
-    day = request.localizer.recent_date(unanswered.respond_by, zone, request.now)
+    day = request.localizer.recent_date(awaiting_response.respond_by, zone, request.now)
     text = N_("Disputes to respond to: {number}, by {day}")
-    if unanswered.number > 1:
+    if awaiting_response.number > 1:
         text = N_("Disputes to respond to: {number}, first by {day}")
-    return Todo(text, unanswered.number, page, limit, day)
+    return Todo(text, awaiting_response.number, page, limit, day)
 
 
-async def _list_first_steps(tx: Tx, request: PageRequest, newest: list[Order]) -> StartChecklist:
-    """Return the steps of a new merchant that this person may take."""
+async def _list_first_tasks(tx: Tx, request: PageRequest, newest: list[Order]) -> StartChecklist:
+    """Return the tasks of a new merchant that this person may do."""
     access, merchant_id = request.access, request.access.merchant_id
-    steps: list[StartTask] = []
+    tasks: list[StartTask] = []
     if access.may("agreement.accept"):
         accepted = await agreement.acceptances(tx, merchant_id)
         status = agreement.status(agreement.current(request.app.settings), accepted)
-        steps.append(
+        tasks.append(
             StartTask(
                 N_("Accept the merchant services agreement"),
                 status == "ACCEPTED",
@@ -239,10 +241,10 @@ async def _list_first_steps(tx: Tx, request: PageRequest, newest: list[Order]) -
             )
         )
     if access.may("payments.read"):
-        steps += await _steps_with_link(tx, request)
+        tasks += await _tasks_with_link(tx, request)
     if access.may("payouts.account"):
         has_account = await payouts.find_account(tx, merchant_id) is not None
-        steps.append(
+        tasks.append(
             StartTask(
                 N_("Add a bank account"),
                 has_account,
@@ -252,7 +254,7 @@ async def _list_first_steps(tx: Tx, request: PageRequest, newest: list[Order]) -
             )
         )
     has_factor = await people.has_second_factor(tx, request.login)
-    steps.append(
+    tasks.append(
         StartTask(
             N_("Set up a second factor"),
             has_factor,
@@ -265,10 +267,10 @@ async def _list_first_steps(tx: Tx, request: PageRequest, newest: list[Order]) -
     api_tasks: list[StartTask] = []
     if access.may("products.read") or access.may("keys.read"):
         api_tasks = await _api_tasks(tx, request, newest)
-    return StartChecklist(steps, api_tasks)
+    return StartChecklist(tasks, api_tasks)
 
 
-async def _steps_with_link(tx: Tx, request: PageRequest) -> list[StartTask]:
+async def _tasks_with_link(tx: Tx, request: PageRequest) -> list[StartTask]:
     merchant_id, may_write = request.access.merchant_id, request.access.may("sessions.write")
     links, _ = await payment_links.list_page(
         request.app.db, merchant_id, payment_links.PaymentLinksQuery(size=1)

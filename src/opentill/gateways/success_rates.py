@@ -4,6 +4,7 @@ An account that is not used is forgotten by half in half an hour, and every atte
 than the next one. Without attempts a rate is 100 %, so new and forgotten accounts are tried.
 """
 
+import math
 import time
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -30,11 +31,14 @@ class EndedAttempt(msgspec.Struct, frozen=True):
 
 
 class _Count(msgspec.Struct):
-    """Faded numbers of attempts, of which some succeeded, at a monotonic time in seconds."""
+    """Faded numbers of attempts, of which some succeeded, at a monotonic time in seconds.
+
+    That time is before the start of the machine, thus negative, if the attempts are that old.
+    """
 
     succeeded: float = 0.0
     attempts: float = 0.0
-    at: float = 0.0
+    at: float = -math.inf
 
     def fade(self, now: float) -> None:
         factor = 0.5 ** (max(now - self.at, 0.0) / _HALF_LIFE_S)

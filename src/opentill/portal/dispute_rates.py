@@ -19,7 +19,7 @@ from opentill.web.translations import N_
 
 MONTHS: Final = 6  # months of a page, including this one
 _NONE: Final = "–"
-_FEWEST_TOGETHER: Final = 2  # this many methods without disputes share a row
+_FEWEST_COMBINED: Final = 2  # this many methods without disputes share a row
 _SINGLE: Final = frozenset({"VAMP"})  # programs that are the only one of their brand
 
 
@@ -55,16 +55,16 @@ async def read(
 def rows_of_month(localizer: Localizer, rates: Sequence[DisputeRate]) -> Iterator[Row]:
     """Yield the rows of a month; methods and brands without disputes share the last row."""
     quiet = [rate for rate in rates if rate.method is not None and not _has_disputes(rate)]
-    if len(quiet) < _FEWEST_TOGETHER:
+    if len(quiet) < _FEWEST_COMBINED:
         quiet = []
     for rate in rates:
         if rate not in quiet:
             yield _row(localizer, rate, _name(localizer, rate))
     if quiet:
-        together = msgspec.structs.replace(
+        combined = msgspec.structs.replace(
             quiet[0], payments=sum(rate.payments for rate in quiet), limits=()
         )
-        yield _row(localizer, together, ", ".join(_name(localizer, rate) for rate in quiet))
+        yield _row(localizer, combined, ", ".join(_name(localizer, rate) for rate in quiet))
 
 
 def _has_disputes(rate: DisputeRate) -> bool:

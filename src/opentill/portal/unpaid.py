@@ -12,7 +12,7 @@ from opentill.portal.labels import DECLINE_REASON
 from opentill.web import declines
 
 # OPEN: nobody has tried to pay. RETRY: the last attempt was declined, and the customer may try
-# again. WAITING: the bank has not answered. The other kinds can no longer be paid.
+# again. WAITING: the bank has not responded. The other kinds can no longer be paid.
 Kind = Literal["OPEN", "RETRY", "WAITING", "DECLINED", "CANCELED", "EXPIRED"]
 # The cause of the end of a session on the merchant's pages; the actor's email and id follow it.
 ENDED_BY_MERCHANT: Final = "expired by the merchant"

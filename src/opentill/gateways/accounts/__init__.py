@@ -17,7 +17,6 @@ from opentill.gateways.accounts.service import (
     build_stored,
     change,
     check,
-    decrypt,
     find,
     find_by_label,
     find_id,
@@ -32,6 +31,7 @@ from opentill.gateways.accounts.service import (
     set_status,
     with_self_reporting,
 )
+from opentill.gateways.accounts.stored_credentials import decrypt
 from opentill.gateways.accounts.terms import breaker_text, cost_texts, day_limit_texts, limit_texts
 
 __all__ = [

@@ -20,7 +20,7 @@ from opentill.db.database import Db, retry_while_away
 from opentill.db.polling import poll_in_background
 from opentill.gateways import registry
 from opentill.gateways.account import GatewayAccount
-from opentill.gateways.accounts import queries, service
+from opentill.gateways.accounts import queries, stored_credentials
 from opentill.gateways.accounts.model import StoredAccount
 from opentill.gateways.calls import initialize_metrics
 from opentill.gateways.model import Gateway
@@ -113,7 +113,7 @@ class AccountFollower:
 
     def _put(self, account: StoredAccount) -> tuple[Gateway, ...]:
         settings = self._settings
-        credentials = service.decrypt(settings, account.id, account.credentials)
+        credentials = stored_credentials.decrypt(settings, account.id, account.credentials)
         adapter, allowed = registry.build_account(
             account.gateway, credentials, account.methods, settings
         )
@@ -125,7 +125,9 @@ class AccountFollower:
         if account.previous_credentials is None:
             return None
         try:
-            old = service.decrypt(self._settings, account.id, account.previous_credentials)
+            old = stored_credentials.decrypt(
+                self._settings, account.id, account.previous_credentials
+            )
         except WrongKey:  # the account was rotated because the key was replaced
             return None
         adapter, _ = registry.build_account(account.gateway, old, account.methods, self._settings)

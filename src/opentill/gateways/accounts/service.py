@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from opentill import merchants
-from opentill.core import encryption
+from opentill.core.encryption import WrongKey
 from opentill.core.errors import Contended, Invalid, NotFound
 from opentill.core.ids import is_id, new_id
 from opentill.core.settings import Settings
@@ -25,7 +25,7 @@ from opentill.gateways.account import (
     GatewayAccount,
     is_account_id,
 )
-from opentill.gateways.accounts import queries, terms
+from opentill.gateways.accounts import queries, stored_credentials, terms
 from opentill.gateways.accounts.model import (
     MAX_CREDENTIAL,
     AccountChanges,
@@ -41,8 +41,6 @@ from opentill.merchants import Actor
 
 OVERLAP_MS: Final = 86_400_000  # how long old credentials verify callbacks after a rotation
 MAX_OVERLAP_MS: Final = 30 * OVERLAP_MS
-_SHOWN_END: Final = 4  # this many last characters of a long secret are shown
-_LONG: Final = 16
 _ITSELF: Final = "opentill"  # the actor if an account is paused for its failures
 _LONGEST_REASON: Final = 200
 _PEM: Final = "-----BEGIN "  # only credentials in this form may have several lines
@@ -54,34 +52,6 @@ _FROM: Final[Mapping[AccountStatus, tuple[AccountStatus, ...]]] = {
     "PAUSED": ("ACTIVE",),
     "RETIRED": ("ACTIVE", "PAUSED"),
 }
-
-
-def _purpose(account_id: str) -> str:
-    return f"gateway account {account_id}"
-
-
-def _encrypt(settings: Settings, account_id: str, credentials: Mapping[str, str]) -> bytes:
-    text = msgspec.json.encode(dict(credentials), order="sorted").decode()
-    return encryption.encrypt(settings.secret_key, _purpose(account_id), text)
-
-
-def decrypt(settings: Settings, account_id: str, encrypted: bytes) -> dict[str, str]:
-    """Return the credentials of an account. Raises WrongKey."""
-    text = encryption.decrypt(settings.secret_key, _purpose(account_id), encrypted)
-    return msgspec.json.decode(text, type=dict[str, str])
-
-
-def mask(gateway: str, credentials: Mapping[str, str]) -> dict[str, str]:
-    """Return what may be shown of credentials: the end of long secrets, and what is not secret."""
-    secret = registry.secret_names(gateway, credentials)
-    return {
-        name: _masked(value) if name in secret else value
-        for name, value in sorted(credentials.items())
-    }
-
-
-def _masked(secret: str) -> str:
-    return f"…{secret[-_SHOWN_END:]}" if len(secret) >= _LONG else "…"
 
 
 def build(new: NewAccount, settings: Settings) -> Gateway:
@@ -108,8 +78,8 @@ def _build(
 def build_stored(account: StoredAccount, settings: Settings) -> Gateway:
     """Create the adapter of a stored account. Raises Invalid."""
     try:
-        credentials = decrypt(settings, account.id, account.credentials)
-    except encryption.WrongKey:
+        credentials = stored_credentials.decrypt(settings, account.id, account.credentials)
+    except WrongKey:
         reason = "account must be one whose credentials were encrypted with this key: rotate it"
         raise Invalid("account", reason) from None
     return _build(account.gateway, credentials, account.methods, settings)
@@ -150,8 +120,8 @@ async def add(
         merchant_id=new.merchant_id,
         livemode=livemode,
         status="ACTIVE",
-        credentials=_encrypt(settings, account_id, new.credentials),
-        credential_hints=_hints(new.gateway, new.credentials),
+        credentials=stored_credentials.encrypt(settings, account_id, new.credentials),
+        credential_hints=stored_credentials.encode_hints(new.gateway, new.credentials),
         methods=new.methods,
         priority=new.priority,
         weight=new.weight,
@@ -163,10 +133,6 @@ async def add(
     subject = f"{account_id}: {label} ({new.gateway})"
     await merchants.record_audit(tx, actor, "gateways add", new.merchant_id or "", subject, now)
     return await find(tx, account_id)
-
-
-def _hints(gateway: str, credentials: Mapping[str, str]) -> str:
-    return msgspec.json.encode(mask(gateway, credentials)).decode()
 
 
 async def _check_label_is_free(tx: Tx, label: str, except_id: str = "") -> None:
@@ -435,8 +401,8 @@ async def rotate(
     await queries.ROTATE.run(
         tx,
         id=account_id,
-        credentials=_encrypt(settings, account_id, credentials),
-        credential_hints=_hints(account.gateway, credentials),
+        credentials=stored_credentials.encrypt(settings, account_id, credentials),
+        credential_hints=stored_credentials.encode_hints(account.gateway, credentials),
         previous_until=now + overlap_ms,
         now=now,
     )
