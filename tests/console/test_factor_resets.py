@@ -108,7 +108,7 @@ def test_approvals_say_that_nothing_waits_without_a_limit(shop: Shop) -> None:
     before = server.app.settings
     if "Nothing waits for approval" not in auditor.get(APPROVALS).text:
         server.sql("delete from adjustments where status = 'WAITING'")
-        server.sql("delete from approvals where status = 'WAITING'")
+        server.sql("delete from approval_requests where status = 'WAITING'")
     server.app.settings = msgspec.structs.replace(before, approval_above=None)
     assert "OPENTILL_APPROVAL_ABOVE" in auditor.get(APPROVALS).text
     server.app.settings = msgspec.structs.replace(before, approval_above=Decimal(5))

@@ -320,6 +320,12 @@ class Business:
             )
         )
         assert self.api_server.tx(lambda tx: checkouts.is_gateway_test(tx, self.id, test.order_id))
+        payer = checkouts.PayerInput(
+            email="ada@example.com", name="", method="CREDIT_CARD", ip="", locale="en"
+        )
+        with self.unreachable_gateways() as unreachable:
+            pay = partial(checkouts.pay, self.app.db, unreachable, test.id, payer)
+            assert self.api_server.run(pay(self.api_server.url, self.now))
         assert self.api_server.tx(lambda tx: checkouts.find_sales(tx, self.id, [self.product]))
         assert self.api_server.tx(lambda tx: orders.find_many(tx, self.id, [order.id]))
         self.api_server.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
@@ -574,7 +580,12 @@ class Business:
                     now=self.advance(),
                 )
             )
-        (evidence, _) = api_server.tx(lambda tx: disputes.list_evidence(tx, dispute))
+        (evidence, removed) = api_server.tx(lambda tx: disputes.list_evidence(tx, dispute))
+        api_server.tx(
+            lambda tx: disputes.remove_evidence(
+                tx, self.id, dispute.id, removed.id, actor=actor, now=self.now
+            )
+        )
         api_server.tx(lambda tx: disputes.read_evidence(tx, self.id, evidence.id))
         api_server.tx(lambda tx: disputes.set_deadline(tx, self.id, dispute.id, DAY, self.now))
         api_server.tx(
@@ -582,9 +593,10 @@ class Business:
                 tx, self.id, dispute.id, "CONTESTED", who="op", now=self.now
             )
         )
-        for status in (None, "OPEN"):
+        for status in (None, "OPEN", "TO_RESPOND", "UNDER_REVIEW"):
             page = disputes.page(self.app.db, self.id, status, (0, FOREVER), 1, 50)
             api_server.run(page)
+        api_server.tx(lambda tx: disputes.sum_at_stake(tx, self.id))
         file = disputes.export_csv(self.app.db, self.id, None, (0, FOREVER), UTC)
         assert api_server.run(self._length(file))
         for event in ("lost", "recovered"):

@@ -369,7 +369,7 @@ SCOPE_OBJECT: Final = {
 }
 SESSION_RESULT: Final = {
     "opened": N_("The session is open. Send the link below to your customer."),
-    "ended": N_("The session is ended. Nobody can pay it any more."),
+    "ended": N_("The session is ended."),
 }
 SESSION_STATUS: Final = {
     "OPEN": NC_("checkout session", "Open"),
