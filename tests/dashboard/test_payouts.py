@@ -145,7 +145,7 @@ def test_the_next_available_amount_is_shown_with_its_day(shop: Shop, clock: Any)
     day_before = text_at(due - 86_400_000)
     assert re.search(r"Becomes available next \$9\.59 On \w+, Jan \d+\.", day_before)
     # The order is due, but no job has settled it.
-    assert "On hold $9.59 Held back" in text_at(due + 86_400_000)
+    assert "Pending, but held $9.59 It is due, but held" in text_at(due + 86_400_000)
     sentence = "Becomes available next $9.59 After more than two weeks."
     assert sentence in text_at(due - 40 * 86_400_000)
 

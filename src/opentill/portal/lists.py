@@ -73,6 +73,12 @@ class Days(msgspec.Struct, frozen=True):
         return next((row.name for row in self.presets if (row.first, row.last) == shown), None)
 
     @property
+    def is_this_year(self) -> bool:
+        """Whether the entered days are in the year of today, with which the presets end."""
+        year = self.presets[0].last[:4] if self.presets else ""
+        return all(text[:4] == year for text in (self.first, self.last) if text)
+
+    @property
     def range(self) -> tuple[int, int]:
         """The first and last time of the days, inclusive Unix ms."""
         return self.since, self.until

@@ -171,9 +171,10 @@ class Localizer:
         """Format a day with its weekday: ``Mon, Mar 30, 2026``."""
         return str(format_skeleton("yMMMEd", day, locale=self._locale))
 
-    def short_day(self, day: date) -> str:
-        """Format a day for an axis: ``Mar 30``."""
-        return str(format_skeleton("MMMd", day, locale=self._locale))
+    def short_day(self, day: date, *, with_year: bool = False) -> str:
+        """Format a day for an axis or a filter: ``Mar 30``, or with its year."""
+        skeleton = "yMMMd" if with_year else "MMMd"
+        return str(format_skeleton(skeleton, day, locale=self._locale))
 
     def day_in(self, time_ms: int, zone: tzinfo) -> str:
         """Format the day of a time in a time zone."""
