@@ -12,7 +12,7 @@ from console.console_pages import hidden_fields, visible_text
 from console.gateway_account_pages import ACCOUNTS, SECRET, AccountsSite, running_site
 from opentill.console.account_labels import CREDENTIAL, GATEWAY_TITLE
 from opentill.gateways import accounts, registry
-from opentill.gateways.accounts import service
+from opentill.gateways.accounts import stored_credentials
 from opentill.sandbox.alipay import keys
 from support.alipay_shop import AlipayShop
 from support.people import PASSWORD, TESTER
@@ -79,7 +79,7 @@ def test_an_account_is_added_once_with_encrypted_credentials(site: AccountsSite)
     assert (account.label, account.livemode, account.merchant_id) == ("New bank", False, None)
     assert account.id in site.server.app.gateways  # payments can go there at once
     stored = site.server.tx(lambda tx: accounts.find_stored(tx, account.id))
-    assert service.decrypt(site.server.settings, account.id, stored.credentials) == (
+    assert stored_credentials.decrypt(site.server.settings, account.id, stored.credentials) == (
         site.bank.credentials
     )
     assert site.audit(account.id) == [("gateways add", site.admin.audit_name)]

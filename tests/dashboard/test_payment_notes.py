@@ -33,8 +33,8 @@ def test_a_note_is_added_once_to_the_timeline_of_a_payment(shop: Shop) -> None:
     page = ada.get(f"{path}?noted=1")
     assert page.text.count("Rang:\n&lt;b&gt;Monday&lt;/b&gt;</p>") == 1
     assert "Your note is added." in text_of(page)
-    assert f"Note of {ada.email}" in text_of(page)
-    assert "Note of the operator" in text_of(page)
+    assert f"Note by {ada.email}" in text_of(page)
+    assert "Note by the operator" in text_of(page)
     assert "bo@example.com" not in page.text
     rows = shop.api_server.sql(
         "select who, subject from audit_log where merchant_id = $1 and action = 'orders note'",

@@ -116,7 +116,7 @@ def test_late_reports_are_in_the_timeline_at_the_time_of_their_arrival(
         create_person(shop.api_server, shop.id, "owner").get(page_path(shop, order.id))
     )
     expected = [
-        "Note of the operator",
+        "Note by the operator",
         "Recovered after the loss: $20.00",
         "Dispute lost: $20.00",
         "The second payment could not be refunded; the operator takes care of it",

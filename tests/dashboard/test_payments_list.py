@@ -185,8 +185,11 @@ def test_presets_of_days_end_today_in_the_merchants_zone(
     assert links["Last month"] == f"{base}2026-12-01&to=2026-12-31"
     page = payments.page(**{"from": "2026-12-01", "to": "2026-12-31"})
     assert "Date: Last month" in text_of(page)
-    assert "Date: Dec 2 – Dec 31" in text_of(
+    assert "Date: Dec 2, 2026 – Dec 31, 2026" in text_of(
         payments.page(**{"from": "2026-12-02", "to": "2026-12-31"})
+    )
+    assert "Date: Jan 2 – Jan 3" in text_of(
+        payments.page(**{"from": "2027-01-02", "to": "2027-01-03"})
     )
 
 

@@ -111,7 +111,7 @@ def test_the_reference_leads_back_to_the_dashboard_and_names_the_url_of_the_api(
 ) -> None:
     page = api_server.http.get("/docs").text
     assert '<a href="/dashboard">Dashboard</a>' in page  # which asks for a login if there is none
-    assert "/login" not in page
+    assert 'href="/login' not in page
     assert f"<dt>API URL</dt><dd><code>{api_server.settings.public_url}/v1</code>" in page
 
 

@@ -187,18 +187,18 @@ LINK_PRICING: Final = {
 LINK_RESULT: Final = {
     "made": N_("The link is ready. Give it to your customers."),
     "on": N_("The link is switched on."),
-    "off": N_("The link is switched off."),
+    "off": N_("The link is deactivated."),
     "saved": N_("The change is saved."),
 }
 LINK_STATE: Final = {
     "ACTIVE": N_("Active"),
-    "INACTIVE": N_("Inactive"),
+    "INACTIVE": N_("Deactivated"),
     "EXPIRED": N_("Expired"),
     "USED_UP": N_("Used up"),
 }
 LINK_SWITCH: Final = {
     "on": N_("Active"),
-    "off": N_("Inactive"),
+    "off": N_("Deactivated"),
 }
 LOGO_ERROR: Final = {
     "none": N_("Choose a picture first"),

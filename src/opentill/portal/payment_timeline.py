@@ -332,8 +332,8 @@ class Timeline:
 
     def _notes(self) -> Iterator[Item]:
         for note in self._payment.notes:
-            sentence = self._gettext("Note of the operator")
+            sentence = self._gettext("Note by the operator")
             # A member is named by the email address. Staff are not named to merchants.
             if note.by_merchant:
-                sentence = self._gettext("Note of {who}", who=note.who.partition(" (")[0])
+                sentence = self._gettext("Note by {who}", who=note.who.partition(" (")[0])
             yield Item(at=note.at, sentence=sentence, note=note.note)
