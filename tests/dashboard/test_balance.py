@@ -51,6 +51,8 @@ def export(visitor: Visitor, shop: Shop, path: str, **query: str) -> list[dict[s
 def busy_shop(shop: Shop, clock: Any) -> Shop:
     """A merchant in Kathmandu with a payout of yesterday, and payments, a refund and a dispute."""
     server = shop.api_server
+    created = int(datetime(2026, 11, 30, tzinfo=ZONE).timestamp() * 1000)
+    server.sql("update merchants set created_at = $2 where id = $1", shop.id, created)
     clock(NOW - 86_400_000)
     server.tx(lambda tx: merchants.change(
         tx, shop.id, NOW, who="ann", reason="moved", time_zone=ZONE.key))  # fmt: skip
@@ -69,7 +71,7 @@ def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy_
     html = read_page(owner, busy_shop)
     text = text_of(html)
     assert "Times are in Asia/Kathmandu" in text
-    assert "It can be paid out once there is a bank account." in text
+    assert "There is no money to pay out now." in text
     assert f"1 to {len(movement_cells(html))} of {len(movement_cells(html))}" in text
     assert "What becomes available (USD)" in text
     movements = movement_cells(html)
@@ -233,7 +235,7 @@ def test_a_statement_of_the_last_month_is_two_actions_away_from_home(busy_shop: 
     }  # fmt: skip
     assert "statement.pdf?from=2026-12-01&amp;to=2026-12-31" in html
     months = re.findall(r'to=[-\d]*"[^>]*>([^<]*)</a></li>', html.partition('class="chip')[0])
-    assert months == ["This month", "Last month", "Nov 2026", "Oct 2026"]
+    assert months == ["This month", "Last month", "Nov 2026"]  # no month before it was created
 
 
 def test_a_statement_leaves_out_accounts_and_currencies_without_money(busy_shop: Shop) -> None:
@@ -316,8 +318,36 @@ def test_a_merchant_without_money_sees_an_empty_balance(shop: Shop) -> None:
     assert text.count("$0.00") == 3  # without a reserve
     assert "In reserve" not in text
     assert "No money has moved yet." in text
-    assert "No money has moved yet." in read_page(owner, shop, "balance/statement")
+    assert "There is no money to pay out now. Add a bank account" in text
+    assert "Can be paid out to your bank" not in text
+    statement = read_page(owner, shop, "balance/statement")
+    assert "No money has moved yet." in statement
+    for absent in ("statement.pdf", "statement.csv", "This month", "Last month"):
+        assert absent not in statement
+    wrong_day = read_page(owner, shop, "balance/statement", **{"from": "2026-02-31"})
+    assert "Enter a day as 2026-01-31" in wrong_day
+    for page in (read_page(owner, shop), statement):
+        assert f'href="/dashboard/{shop.id}/links?sheet=add"' in page
+    viewer = create_person(shop.api_server, shop.id, "viewer")
+    for path in ("balance", "balance/statement"):
+        page = read_page(viewer, shop, path)
+        assert "links?sheet=add" not in page
+        assert "Add a bank account" not in page
     assert export(owner, shop, "balance/statement.csv") == []
+
+
+def test_available_money_waits_for_a_bank_account(shop: Shop) -> None:
+    server, owner = shop.api_server, create_person(shop.api_server, shop.id, "owner")
+    order = shop.create_paid_order()
+    server.tx(lambda tx: orders.settle_one(tx, shop.id, order["id"], NOW, "test"))
+    server.run(jobs.count_all(server.app.db))
+    text = text_of(read_page(owner, shop))
+    assert "It can be paid out once there is a bank account. Add a bank account" in text
+    form = {"version": "0", "holder": "Ann", "country": "DE", "account": "DE89370400440532013000"}
+    assert owner.post(f"/dashboard/{shop.id}/payouts/account", form).status_code == 303
+    text = text_of(read_page(owner, shop))
+    assert "Can be paid out to your bank." in text
+    assert "Add a bank account" not in text
 
 
 @pytest.mark.parametrize("language", ["zh-Hans", "zh-Hant"])

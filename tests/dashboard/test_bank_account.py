@@ -28,9 +28,12 @@ def _save(visitor: Visitor, shop: Shop, **form: str):
 
 def test_an_account_is_shown_masked_and_can_be_changed(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    assert "There is no bank account yet" in owner.get(_path(shop)).text
+    page = owner.get(_path(shop)).text
+    assert "There is no bank account yet" in page
+    assert "after a change" not in page
     assert _save(owner, shop, account=IBAN).status_code == 303
     page = owner.get(_path(shop)).text
+    assert "payouts wait for 3 days after a change" in page
     assert "DE ···· 3000" in page
     assert "Ann &amp; Co" in page
     assert "0532" not in page
@@ -145,10 +148,33 @@ def test_each_country_stores_the_code_of_its_clearing_system(shop: Shop) -> None
 
 def test_a_country_with_ibans_takes_no_other_number(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    for number in ("12345678", "FR1420041010050500013M02606", "DE89370400440532013001"):
+    for number in ("12345678", "FR1420041010050500013M02606"):
         refusal = _save(owner, shop, country="DE", account=number, bic="COBADEFFXXX")
         assert (refusal.status_code, 'id="account-error"' in refusal.text) == (400, True)
         assert "IBAN: enter all 22 letters and digits, beginning with DE" in refusal.text
+
+
+def test_wrong_check_digits_are_said_to_be_a_typo(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    iban_error = "This IBAN has a typo: its check digits do not fit."
+    typo = "there is a typo, since the check digits do not fit."
+    for field, error, form in (
+        ("account", iban_error, {"country": "DE", "account": "DE89 3704 0044 0532 0130 01"}),
+        ("account", iban_error, {
+            "country": "GB", "account": "GB30NWBK60161331926819", "clearing": "200000",
+            "repeat": "GB30NWBK60161331926819",
+        }),
+        ("account", f"CLABE: {typo}", {
+            "country": "MX", "account": "032180000118359718", "bic": "BCMRMXMM",
+        }),
+        ("clearing", f"Routing number: {typo}", {
+            "country": "US", "account": "1234567", "repeat": "1234567", "clearing": "021000022",
+        }),
+    ):  # fmt: skip
+        refusal = _save(owner, shop, **form)
+        shown = refusal.text.partition(f'id="{field}-error"')[2].partition("</p>")[0]
+        assert (refusal.status_code, error in shown) == (400, True), (form, shown)
+        assert "enter all" not in refusal.text
 
 
 def test_the_holders_address_is_not_shown_again(shop: Shop) -> None:

@@ -132,7 +132,11 @@ def test_a_returned_payout_is_shown_as_failed_since_its_return(shop: Shop, clock
 
 def test_the_next_available_amount_is_shown_with_its_day(shop: Shop, clock: Any) -> None:
     server = shop.api_server
-    assert "There are no payouts yet." in read_page(create_person(server, shop.id, "owner"), shop)
+    page = read_page(create_person(server, shop.id, "owner"), shop)
+    assert page.count('class="empty') == 1
+    assert "Add one to receive payouts." in page
+    filtered = read_page(create_person(server, shop.id, "owner"), shop, status="FAILED")
+    assert "No payouts match these filters." in filtered
     clock(1_798_761_000_000)
     order = shop.create_paid_order()
     server.run(jobs.count_all(server.app.db))

@@ -29,6 +29,7 @@ class Account(msgspec.Struct, frozen=True):
 
     name: str
     amount: str
+    is_positive: bool
     held: str = ""  # the part that is overdue and held back, such as for a dispute
 
 
@@ -109,6 +110,7 @@ def _accounts(
         Account(
             name,
             amount(getattr(balance, name)),
+            getattr(balance, name) > 0,
             amount(held[name]) if held.get(name, 0) > 0 else "",
         )
         for name in ACCOUNTS

@@ -68,13 +68,14 @@ async def show(request: PageRequest) -> Response:
     if not days.errors:
         db = request.app.replica.reading()
         statements = await figures.statements(db, merchant.id, days.range)
+    first_day = local(merchant.created_at, zone).date()
     return render.page(
         request,
         "statement.html",
         errors=days.errors,
         zone=zone,
         days=days,
-        months=lists.months(request, zone),
+        months=[month for month in lists.months(request, zone) if month.end >= first_day],
         merchant=merchant,
         first=day_text(request.localizer, days, days.first),
         last=day_text(request.localizer, days, days.last),

@@ -149,10 +149,11 @@ async def save(request: PageRequest, place: Place) -> Response:
     except merchants.Stale:
         return await show(request, place, 409, {"account": BANK_ACCOUNT_ERROR["stale"]}, typed)
     except Invalid as problem:
+        # The form of the fields has been checked above, so only check digits can be wrong in them.
         field = _NAMES.get(str(problem.field), str(problem.field))
         mistake = fields.find(field)
         error = (
-            mistake.error_text(request.localizer)
+            mistake.check_digits_error(request.localizer, typed[field])
             if mistake is not None
             else BANK_ACCOUNT_ERROR[field]
         )

@@ -37,6 +37,16 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
         """Return the error in a language."""
         return localizer.gettext(self.error, label=localizer.gettext(self.label), **self.values)
 
+    def check_digits_error(self, localizer: Localizer, text: str) -> str:
+        """Return the error for a text that has the form, but check digits that do not fit it."""
+        number = bankaccounts.plain(text)
+        if number.isdecimal():
+            error = N_("{label}: there is a typo, since the check digits do not fit.")
+            return localizer.gettext(error, label=localizer.gettext(self.label))
+        if bankaccounts.has_ibans(number[:2]):
+            return localizer.gettext(N_("This IBAN has a typo: its check digits do not fit."))
+        return self.error_text(localizer)
+
 
 class CountryFields(msgspec.Struct, frozen=True, kw_only=True):
     """What the form asks for in a country."""
