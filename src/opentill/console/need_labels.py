@@ -81,7 +81,7 @@ NEED_TEXT: Final = {
     "notices": N_("Paid orders of the last two weeks whose shop did not accept the notification."),
     "returned": N_(
         "The bank returned these payouts, and the money is available again. Ask the merchant for "
-        "the right bank account, or confirm the account on the payout’s page."
+        "the right bank account, or confirm the account on the merchant’s page of the bank account."
     ),
 }
 NEED_TIME: Final = {
