@@ -33,6 +33,9 @@ from opentill.web.language import supported
 from opentill.web.translations import N_
 
 SWITCHES: Final = ("receipts", "refunds", "digest")  # the fields of Preferences that are on or off
+_SWITCH_OF_TOPIC: Final = {
+    "receipt": "receipts", "refund": "refunds", "refund_failed": "refunds", "digest": "digest",
+}  # fmt: skip
 _CUSTOMER_TOPICS: Final = ("receipt", "refund", "refund_failed")
 _MONEY_TOPICS: Final = (
     *_CUSTOMER_TOPICS,
@@ -60,6 +63,11 @@ class Topic(NamedTuple):
     def is_for_customers(self) -> bool:
         """Whether customers get the mail, in the merchant's name."""
         return self.name in _CUSTOMER_TOPICS
+
+    @property
+    def switch(self) -> str:
+        """The preference that turns the mail on or off; "" for one that is always sent."""
+        return _SWITCH_OF_TOPIC.get(self.name, "")
 
     @property
     def is_about_money(self) -> bool:
