@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -150,6 +151,20 @@ def test_each_role_sees_what_needs_its_attention(shop: Shop) -> None:
     text = text_of(read_home(create_person(server, shop.id, "support"), shop))
     assert "Disputes to respond to: 1" in text
     assert "Accept the merchant services agreement" not in text
+
+
+def test_an_empty_reserve_is_hidden_from_a_merchant_without_one(shop: Shop) -> None:
+    server, now = shop.api_server, shop.api_server.app.clock()
+    shop.create_paid_order()
+    server.run(jobs.count_all(server.app.db))
+    owner = create_person(server, shop.id, "owner")
+    assert "In reserve" not in text_of(read_home(owner, shop))
+    server.tx(
+        lambda tx: merchants.change(
+            tx, shop.id, now, who="ann", reason="risk", reserve_rate=Decimal("0.1"), reserve_days=90
+        )
+    )
+    assert "In reserve $0.00" in text_of(read_home(owner, shop))
 
 
 def test_an_owner_is_asked_for_a_bank_account_when_money_is_available(shop: Shop) -> None:

@@ -68,12 +68,15 @@ class FigureTexts:
         figures: Figures,
         *,
         with_balance: bool,
+        has_reserve: bool = False,
         days: int = 7,
         chart: ChartName = "volume",
     ) -> None:
         """Write the figures of the last ``days`` days, one of ``SPANS``, and one chart.
 
         ``with_balance``: whether the person may see the balance and awaited money.
+        ``has_reserve``: whether a part of each payment is reserved; otherwise an empty reserve is
+        omitted.
         """
         names = tuple(name for name in CHARTS if with_balance or name != "available")
         self.chart_choices = tuple((name, HOME_CHART[name]) for name in names)
@@ -84,6 +87,7 @@ class FigureTexts:
         self._zone = zone
         self._figures = figures
         self._with_balance = with_balance
+        self._has_reserve = has_reserve
         self.currencies = tuple(self._currency(row) for row in figures.currencies)
 
     def as_of(self, now: int) -> str:
@@ -98,7 +102,11 @@ class FigureTexts:
         balance: dict[str, str] = {}
         next_amounts: tuple[tuple[str, str], ...] = ()
         if self._with_balance:
-            balance = {name: self._amount(getattr(row.balance, name), currency) for name in BALANCE}
+            balance = {
+                name: self._amount(getattr(row.balance, name), currency)
+                for name in BALANCE
+                if name != "reserve" or row.balance.reserve or self._has_reserve
+            }
             next_amounts = self._next_amounts(row)
         return CurrencyTexts(
             currency,
