@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from dashboard.pages import new_form_id
+from dashboard.pages import new_form_id, text_of
 from opentill import merchants
 from opentill.core.errors import Unavailable
 from opentill.merchants import KeyUses
-from opentill.people import MERCHANT_ROLES, key_scopes
+from opentill.people import MERCHANT_ROLES, SCOPES, key_scopes
 from support.api_server import ApiServer, Shop
-from support.people import create_person
+from support.people import PASSWORD, create_person
 
 MINUTE = 60_000
+ISOLATES = dict.fromkeys(map(ord, "\u2066\u2067\u2068\u2069"))  # removes the bidi marks
 
 
 def page_path(shop: Shop, *parts: str) -> str:
@@ -128,6 +129,42 @@ def test_a_read_only_key_has_each_scope_that_the_person_may_give_and_that_only_r
         reading = [one for one in key_scopes.grantable_scopes(role) if one.endswith(":read")]
         assert sorted(row["scopes"]) == sorted(reading)
         assert len(reading) > 1
+        page = text_of(person.get(page_path(shop)))
+        assert f"{row['hint']} · Read only" in page
+        assert "Permissions: " not in page
+        page = text_of(person.get(page_path(shop, row["id"])))
+        what = "everything, without changes" if role == "owner" else "everything that you may read"
+        assert f"Permissions Read only: {what} " in page
+
+
+def test_a_key_that_reads_less_or_changes_something_is_not_called_read_only(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    reading = [scope for scope in SCOPES if scope.endswith(":read")]
+    for name, scopes in (("Less", reading[1:]), ("More", [*reading, "products:write"])):
+        form = {"name": name, "access": "selected"} | {f"scope:{scope}": "yes" for scope in scopes}
+        read_secret(owner.post(page_path(shop), form))
+        (row,) = (row for row in key_rows(shop) if row["name"] == name)
+        page = text_of(owner.get(page_path(shop)))
+        assert f"{row['hint']} · Permissions: {len(scopes)}" in page
+        assert "Read only:" not in text_of(owner.get(page_path(shop, row["id"])))
+
+
+def test_a_wrong_confirmation_is_refused_before_the_password_is_asked_for(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    path = page_path(shop, shop.key_id)
+    clock(shop.api_server.app.clock() + 11 * MINUTE)  # the proof of the login has expired
+    for action, field in (("regenerate", "replace"), ("revoke", "revoke")):
+        refusal = owner.post(f"{path}/{action}", {field: "nope"})
+        assert (refusal.status_code, f'id="{field}-error"' in refusal.text) == (400, True)
+        assert "proof_password" not in refusal.text
+        step_up = owner.post(f"{path}/{action}", {field: shop.key[-4:]})
+        assert 'name="proof_password"' in step_up.text
+        assert request_status(shop, shop.key) == 200
+    proved = {"revoke": shop.key[-4:], "proof_password": PASSWORD}
+    assert owner.post(f"{path}/revoke", proved).status_code == 303
+    assert request_status(shop, shop.key) == 401
 
 
 def test_each_field_of_a_key_shows_its_error_and_keeps_its_input(shop: Shop) -> None:
@@ -190,8 +227,11 @@ def test_a_replaced_or_revoked_key_is_invalid_at_once(shop: Shop) -> None:
     assert (refusal.status_code, request_status(shop, old_key)) == (400, 200)
     assert 'id="replace-error"' in refusal.text
     form = {"replace": old_key[-4:], "form_id": new_form_id(owner, path)}
-    new_key, repeated_key = (read_secret(owner.post(f"{path}/regenerate", form)) for _ in range(2))
+    replaced = [owner.post(f"{path}/regenerate", form) for _ in range(2)]
+    new_key, repeated_key = map(read_secret, replaced)
     assert new_key == repeated_key
+    line = f"Requests with the old key {row['hint']} are refused from now on."
+    assert all(line in text_of(page).translate(ISOLATES) for page in replaced)
     assert [request_status(shop, key) for key in (old_key, new_key)] == [401, 200]
     conflict = owner.post(f"{path}/regenerate", {"replace": old_key[-4:]})
     assert conflict.status_code == 409

@@ -22,6 +22,8 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 State = Literal["valid", "expired", "revoked"]
+# A key that only reads: everything, or all that the viewing person's role may read.
+ReadOnly = Literal["everything", "within role"]
 _REASON: Final = "on the page of API keys"
 _SCOPE: Final = "scope:"  # the name of a checkbox begins with this
 _STATES: Final[tuple[State, ...]] = ("valid", "expired", "revoked")
@@ -47,8 +49,9 @@ async def _render_list(
     *,
     entries: dict[str, str] | None = None,
     new: NewKey | None = None,
+    replaced: Key | None = None,
 ) -> Response:
-    """Show the list, with the entries of its form or with a key that was just created."""
+    """Show the list, with the entries of its form or with a new key and the one it replaced."""
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         keys = await merchants.keys(tx, request.merchant_id)
@@ -68,6 +71,7 @@ async def _render_list(
         zone=ZoneInfo(merchant.time_zone),
         format_end=partial(page_helpers.format_end, request, zone=ZoneInfo(merchant.time_zone)),
         keys=rows[start : start + pager.size],
+        read_only={key.id for key, _ in rows if _read_only(key, role)},
         pager=pager,
         chosen=chosen,
         has_ended=has_ended,
@@ -76,6 +80,7 @@ async def _render_list(
         grants=_group_scopes(key_scopes.grantable_scopes(role)) if role else [],
         unrestricted=role is not None and key_scopes.may_give(role, None),
         new=new,
+        replaced=replaced,
         form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
@@ -95,8 +100,7 @@ def _read_scopes(form: Mapping[str, str], role: MerchantRole | None) -> list[str
     if form["access"] == "all":
         return None
     if form["access"] == "read":
-        grantable = key_scopes.grantable_scopes(role) if role else ()
-        return [scope for scope in grantable if scope.endswith(":read")]
+        return key_scopes.read_scopes(role) if role else []
     return [scope for scope in people.SCOPES if f"{_SCOPE}{scope}" in form]
 
 
@@ -181,6 +185,7 @@ async def _render_key(
         word=_confirmation(key),
         creator=creator,
         grants=_group_scopes(key.scopes or ()),
+        read_only=_read_only(key, role),
         may_change=role is not None and key_scopes.may_give(role, key.scopes),
         entries=entries or {},
         form_id=form_ids.new_form_id(),
@@ -188,16 +193,38 @@ async def _render_key(
     )
 
 
+def _read_only(key: Key, role: MerchantRole | None) -> ReadOnly | None:
+    """Return what a read-only key reads; None for a key with other scopes."""
+    if key_scopes.reads_all(key.scopes):
+        return "everything"
+    if role is not None and key.scopes and set(key.scopes) == set(key_scopes.read_scopes(role)):
+        return "within role"
+    return None
+
+
 def _confirmation(key: Key) -> str:
     """Return the last four characters of the key, which are entered to confirm an action."""
     return key.hint[-4:]
 
 
-def _confirmation_error(form: Mapping[str, str], field: str, key: Key) -> dict[str, str]:
-    """Check that a form's ``field`` confirms the key; return its error, {} if it does."""
+async def _check_confirmation(request: PageRequest, field: str) -> Response | None:
+    """Check that a form's ``field`` confirms the key; return the page with its error."""
+    form, key = await request.form(), await _find_key(request)
     if form.get(field, "").strip() == _confirmation(key):
-        return {}
-    return {field: N_("Enter the last four characters of this key, with the same capitals")}
+        return None
+    error = N_("Enter the last four characters of this key, with the same capitals")
+    return await _render_key(request, key, 400, {field: error}, form)
+
+
+async def check_replacement(request: PageRequest) -> Response | None:
+    """Check that the person may replace the key, and has confirmed it."""
+    key_scopes.check(request.access.role, (await _find_key(request)).scopes)
+    return await _check_confirmation(request, "replace")
+
+
+async def check_revocation(request: PageRequest) -> Response | None:
+    """Check that the person has confirmed that the key is revoked."""
+    return await _check_confirmation(request, "revoke")
 
 
 async def rename(request: PageRequest) -> Response:
@@ -221,10 +248,7 @@ async def rename(request: PageRequest) -> Response:
 
 async def regenerate(request: PageRequest) -> Response:
     """Replace a key at once, and show the new one once."""
-    form, key = await request.form(), await _find_key(request)
-    key_scopes.check(request.access.role, key.scopes)
-    if error := _confirmation_error(form, "replace", key):
-        return await _render_key(request, key, 400, error, form)
+    key = await _find_key(request)
 
     async def work(tx: Tx) -> NewKey:
         actor = people.actor_of(request.login, _REASON)
@@ -240,14 +264,12 @@ async def regenerate(request: PageRequest) -> Response:
             409,
             {"key": N_("This key is not valid any more, so it was not replaced")},
         )
-    return await _render_list(request, new=new)
+    return await _render_list(request, new=new, replaced=key)
 
 
 async def revoke(request: PageRequest) -> Response:
     """Revoke a key at once. Idempotent."""
-    form, key = await request.form(), await _find_key(request)
-    if error := _confirmation_error(form, "revoke", key):
-        return await _render_key(request, key, 400, error, form)
+    key = await _find_key(request)
 
     async def work(tx: Tx) -> None:
         actor = people.actor_of(request.login, _REASON)
@@ -285,6 +307,7 @@ pages: Final = (
         "keys.manage",
         regenerate,
         fields=("replace",),
+        check=check_replacement,
         proves=N_("Replace an API key"),
     ),
     Page(
@@ -293,6 +316,7 @@ pages: Final = (
         "keys.manage",
         revoke,
         fields=("revoke",),
+        check=check_revocation,
         proves=N_("Revoke an API key"),
     ),
 )

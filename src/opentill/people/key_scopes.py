@@ -31,6 +31,16 @@ def grantable_scopes(role: MerchantRole) -> list[str]:
     return [scope for scope in SCOPES if member_may_give(role, scope)]
 
 
+def read_scopes(role: MerchantRole) -> list[str]:
+    """Return the scopes that a member with this role may give and that only read."""
+    return [scope for scope in grantable_scopes(role) if scope.endswith(":read")]
+
+
+def reads_all(scopes: Sequence[str] | None) -> bool:
+    """Whether a key with these scopes may read everything and change nothing."""
+    return set(scopes or ()) == {scope for scope in SCOPES if scope.endswith(":read")}
+
+
 def may_give(role: MerchantRole, scopes: Sequence[str] | None) -> bool:
     """Whether a role may create, change or replace a key with these scopes.
 

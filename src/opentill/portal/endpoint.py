@@ -1,8 +1,8 @@
 """One path of a table of pages as an ASGI application: the checks, then the handler.
 
 The checks in their order: the origin of a form; the login, and the person to whom the form was
-shown; the permission at the merchant or as staff; the fields of the form; a step-up where the page
-needs one. Errors are shown as pages.
+shown; the permission at the merchant or as staff; the fields of the form, and the page's own check
+of it; a step-up where the page needs one. Errors are shown as pages.
 """
 
 import functools
@@ -80,10 +80,10 @@ class Endpoint:
             await _check_permission(request, page)
             needs_proof = page.method == "POST" and page.allowed in NEED_PROOF
         await _check_fields(request, page)
-        if (
-            needs_proof
-            and (response := await identity_proof.require(request, page.allowed, page)) is not None
-        ):
+        response = None if page.check is None else await page.check(request)
+        if response is None and needs_proof:
+            response = await identity_proof.require(request, page.allowed, page)
+        if response is not None:
             return response
         return await page.handler(request)
 

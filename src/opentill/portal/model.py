@@ -50,6 +50,9 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
     # The fields without which the form is refused. A handler reads a missing field like an empty
     # one, so an incomplete form would clear what is stored. Checkboxes that are off send nothing.
     fields: tuple[str, ...] = ()
+    # Checks the form before the step-up, so that nobody enters a password for a form that is then
+    # refused; returns the page with its errors, None if it may be handled.
+    check: Callable[[R], Awaitable[Response | None]] | None = None
     # What the form does, for the page that asks for the proof; "": the text of its permission.
     proves: str = ""
     # Returns what that page says of the object, as pairs of a message id and a text.
