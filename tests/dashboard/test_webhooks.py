@@ -113,6 +113,19 @@ def test_submitting_a_form_twice_adds_one_endpoint(shop: Shop) -> None:
     assert row["who"] == f"{owner.email} ({owner.person_id})"
 
 
+def test_the_hint_asks_for_https_only_where_http_is_refused(
+    shop: Shop, sending_server: ApiServer
+) -> None:
+    open_shop = sending_server.create_shop()
+    for any_shop, needs_https in ((shop, True), (open_shop, False)):
+        owner = create_person(any_shop.api_server, any_shop.id, "owner")
+        endpoint_id = any_shop.create_endpoint()["id"]
+        for path in (path_of(any_shop, "webhooks"), path_of(any_shop, "webhooks", endpoint_id)):
+            page = text_of(owner.get(path))
+            assert ("Must begin with https://" in page) == needs_https
+            assert ("Such as https://shop.example.com/webhooks" in page) != needs_https
+
+
 INVALID_ENTRIES: Any = (
     ({"url": "http://shop.example.com/"}, "The URL must be a public https address"),
     ({"url": "https://127.0.0.1/"}, "The URL must be a public https address"),
@@ -212,6 +225,23 @@ def test_an_endpoint_can_be_disabled_enabled_and_removed(shop: Shop) -> None:
     assert "No endpoints yet" in owner.get(list_path).text
 
 
+def test_a_wrong_host_is_refused_before_the_password_is_asked_for(shop: Shop, clock: Any) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    path = path_of(shop, "webhooks", shop.create_endpoint()["id"])
+    form = {"form_id": new_form_id(owner, path)}
+    clock(shop.api_server.app.clock() + 11 * MINUTE)  # the proof of the login has expired
+    refusal = owner.post(f"{path}/remove", form | {"confirm": "shop.example.org"})
+    assert refusal.status_code == 400
+    assert "Type the host exactly as it is shown" in refusal.text
+    assert "proof_password" not in refusal.text
+    confirmed = form | {"confirm": "shop.example.com"}
+    assert 'name="proof_password"' in owner.post(f"{path}/remove", confirmed).text
+    assert owner.get(path).status_code == 200
+    proved = confirmed | {"proof_password": PASSWORD}
+    assert owner.post(f"{path}/remove", proved).status_code == 303
+    assert owner.get(path).status_code == 404
+
+
 def test_a_form_without_events_reports_a_wrong_url_as_well(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     path = path_of(shop, "webhooks")
@@ -239,6 +269,7 @@ def test_an_endpoint_is_failing_if_half_of_its_deliveries_fail(sending_server: A
         page = text_of(developer.get(path_of(shop, "webhooks")))
         assert "Failed 1 of 1" in page
         assert "Failing" in page
+        assert re.search(r"Last delivery [^<]* Retrying Failed", page)
 
 
 def test_showing_the_secret_needs_a_step_up(shop: Shop, clock: Any) -> None:
@@ -290,6 +321,7 @@ def test_a_test_event_is_sent_and_its_result_is_shown(sending_server: ApiServer)
         endpoints = text_of(developer.get(path_of(shop, "webhooks")))
         assert "Last delivery" in endpoints
         assert "Failing" not in endpoints  # test events do not count
+        assert "Retrying" in endpoints  # but the last delivery is one of them
         assert "http-equiv" not in page.text
         receiver.behave = lambda _: 200
         form = {"form_id": new_form_id(developer, path)}
@@ -298,8 +330,12 @@ def test_a_test_event_is_sent_and_its_result_is_shown(sending_server: ApiServer)
         assert "Your server accepted it" in developer.get(second_result_url).text
         assert len(receiver.received) == 2
         assert '"test":true' in receiver.received[1].body.decode()
+        retrying = text_of(developer.get(path, params={"status": "RETRYING"}))
+        assert retrying.count("Test event Test webhook.test Retrying Next attempt: ") == 1
+        assert "Test event Test webhook.test Delivered" not in retrying
         pending = text_of(developer.get(path, params={"status": "PENDING"}))
-        assert pending.count("Test event Test webhook.test Retrying Next attempt: ") == 1
+        assert "No deliveries match these filters." in pending
+        assert "Delivered" in text_of(developer.get(path_of(shop, "webhooks")))
         closed = f"http://127.0.0.1:{free_port()}/hook"
         path = path_of(shop, "webhooks", shop.create_endpoint(url=closed)["id"])
         form = {"form_id": new_form_id(developer, path)}

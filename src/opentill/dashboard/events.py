@@ -1,7 +1,7 @@
 """A merchant's events: the list, and the page of each with its deliveries."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -17,11 +17,10 @@ from opentill.portal import form_ids, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
-from opentill.webhooks import TYPES, Endpoint, LogQuery, StoredEvent
+from opentill.webhooks import TYPES, DeliveryState, Endpoint, LogQuery, StoredEvent
 
 # The least successful delivery of an event, which the list shows; RETRYING has failed before.
-DeliveryState = Literal["FAILED", "RETRYING", "PENDING", "SUCCEEDED"]
-_WORST_FIRST: Final[tuple[DeliveryState, ...]] = get_args(DeliveryState)
+_WORST_FIRST: Final[tuple[DeliveryState, ...]] = ("FAILED", "RETRYING", "PENDING", "SUCCEEDED")
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -58,8 +57,7 @@ async def _delivery_states(
     deliveries = await webhooks.find_deliveries_of(tx, merchant_id, [event.id for event in events])
     states: dict[str, DeliveryState] = {}
     for delivery in deliveries:
-        is_retried = delivery.status == "PENDING" and delivery.attempts > 0
-        state: DeliveryState = "RETRYING" if is_retried else delivery.status
+        state = delivery.state
         states[delivery.event_id] = min(
             state, states.get(delivery.event_id, state), key=_WORST_FIRST.index
         )

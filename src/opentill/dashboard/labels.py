@@ -95,11 +95,6 @@ CUSTOMER_COLUMN: Final = {
     "paid": NC_("order status", "Paid"),
     "refunded": N_("Refunded"),
 }
-DELIVERY_STATUS: Final = {
-    "PENDING": NC_("webhook delivery", "Pending"),
-    "SUCCEEDED": N_("Delivered"),
-    "FAILED": N_("Failed"),
-}
 EVENT_DELIVERY: Final = {
     "FAILED": N_("Failed"),
     "RETRYING": N_("Retrying"),

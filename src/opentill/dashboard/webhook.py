@@ -11,10 +11,10 @@ from starlette.responses import Response
 from opentill import merchants, people, webhooks
 from opentill.core import pasted
 from opentill.core.encryption import WrongKey
-from opentill.core.errors import Invalid, KeyReused
+from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.ids import is_id
 from opentill.dashboard import page_helpers
-from opentill.dashboard.labels import DELIVERY_STATUS
+from opentill.dashboard.labels import EVENT_DELIVERY
 from opentill.dashboard.webhooks import (
     FIELDS,
     PLACE,
@@ -30,7 +30,7 @@ from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 from opentill.webhooks import (
-    DELIVERY_STATUSES,
+    DELIVERY_STATES,
     TYPES,
     DeliveryDetails,
     Endpoint,
@@ -56,17 +56,17 @@ async def _list_deliveries(request: PageRequest, tx: Tx, endpoint: Endpoint) -> 
     """Return the values of the list of deliveries and of its filters."""
     zone = ZoneInfo((await merchants.find(tx, request.merchant_id)).time_zone)
     days = lists.days(request, zone)
-    status = lists.choice(request, "status", DELIVERY_STATUSES)
+    state = lists.choice(request, "status", DELIVERY_STATES)
     query = LogQuery(within=days.range, before=lists.before(request))
     deliveries = None
     if request.access.may("events.read"):
-        deliveries = await webhooks.list_deliveries(tx, endpoint, status, query)
-    names = [(name, request.localizer.gettext(DELIVERY_STATUS[name])) for name in DELIVERY_STATUSES]
+        deliveries = await webhooks.list_deliveries(tx, endpoint, state, query)
+    names = [(name, request.localizer.gettext(EVENT_DELIVERY[name])) for name in DELIVERY_STATES]
     return {
         "zone": zone,
         "deliveries": deliveries,
         "days": days,
-        "status_filter": status,
+        "status_filter": state,
         "statuses": names,
     }
 
@@ -114,6 +114,7 @@ async def _render_endpoint(
         activity=activity.get(endpoint.id),
         host=_host(endpoint),
         types=TYPES,
+        allows_http=request.app.outgoing.policy.allow_http,
         why_disabled=WHY_DISABLED,
         form_id=form_ids.new_form_id,
         test=test,
@@ -182,26 +183,32 @@ async def _update(request: PageRequest, fields: EndpointFields) -> None:
     )
 
 
+async def check_removal(request: PageRequest) -> Response | None:
+    """Check that the endpoint's host is entered as a confirmation."""
+    confirm = pasted.trim((await request.form()).get("confirm", ""))
+    try:
+        async with request.app.db.connection() as tx:
+            endpoint = await webhooks.find(tx, request.merchant_id, request.ids["endpoint"])
+    except NotFound:  # the form may have been sent before, which ``remove`` recognizes
+        return None
+    if confirm.lower() == _host(endpoint).lower():
+        return None
+    return await _render_endpoint(
+        request, 400, {"confirm": N_("Type the host exactly as it is shown")}, confirm=confirm
+    )
+
+
 async def remove(request: PageRequest) -> Response:
-    """Delete the endpoint. Its host must be entered as a confirmation."""
-    form = await request.form()
-    confirm = pasted.trim(form.get("confirm", ""))
+    """Delete the endpoint."""
     actor = people.actor_of(request.login, REASON)
 
     async def work(tx: Tx) -> str:
         ids = (request.merchant_id, request.ids["endpoint"])
         endpoint = await webhooks.find(tx, *ids)
-        if confirm.lower() != _host(endpoint).lower():
-            raise Invalid("confirm", "confirm must be the host of the endpoint")
         await webhooks.delete(tx, *ids, request.now, actor=actor)
         return endpoint.id
 
-    try:
-        await form_ids.run_once(request, work)
-    except Invalid:
-        return await _render_endpoint(
-            request, 400, {"confirm": N_("Type the host exactly as it is shown")}, confirm=confirm
-        )
+    await form_ids.run_once(request, work)
     return page_helpers.redirect(request, "developers", "webhooks", done="removed")
 
 
@@ -306,6 +313,7 @@ pages: Final = (
         "endpoints.manage",
         remove,
         fields=("confirm",),
+        check=check_removal,
         proves=N_("Remove a webhook endpoint"),
     ),
     Page(

@@ -95,6 +95,7 @@ async def _render_endpoints(
         text=text,
         zone=ZoneInfo(merchant.time_zone),
         types=TYPES,
+        allows_http=request.app.outgoing.policy.allow_http,
         why_disabled=WHY_DISABLED,
         most=webhooks.MAX_ENDPOINTS,
         done=lists.choice(request, "done", ("removed",)),

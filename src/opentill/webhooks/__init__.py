@@ -13,9 +13,10 @@ from opentill.webhooks.delivery_log import (
 from opentill.webhooks.event_types import SENT_TYPES, TEST, TYPES, SentType, Type
 from opentill.webhooks.jobs import KEEP_EVENTS_MS
 from opentill.webhooks.model import (
-    DELIVERY_STATUSES,
+    DELIVERY_STATES,
     Delivery,
     DeliveryAttempt,
+    DeliveryState,
     DeliveryStatus,
     Endpoint,
     EndpointActivity,
@@ -58,7 +59,7 @@ from opentill.webhooks.service import (
 )
 
 __all__ = [
-    "DELIVERY_STATUSES",
+    "DELIVERY_STATES",
     "KEEP_EVENTS_MS",
     "MAX_ENDPOINTS",
     "REASON_FAILING",
@@ -72,6 +73,7 @@ __all__ = [
     "DeliveryAttempt",
     "DeliveryDetails",
     "DeliveryPage",
+    "DeliveryState",
     "DeliveryStatus",
     "Endpoint",
     "EndpointActivity",

@@ -15,7 +15,7 @@ from opentill.webhooks.model import (
     KEPT_ATTEMPTS,
     Delivery,
     DeliveryAttempt,
-    DeliveryStatus,
+    DeliveryState,
     Endpoint,
     StoredEvent,
 )
@@ -59,14 +59,14 @@ class EventPage(msgspec.Struct, frozen=True):
 
 
 async def list_deliveries(
-    tx: Tx, endpoint: Endpoint, status: DeliveryStatus | None, query: LogQuery
+    tx: Tx, endpoint: Endpoint, state: DeliveryState | None, query: LogQuery
 ) -> DeliveryPage:
     """Return a page of an endpoint's deliveries, newest event first."""
     scope = {"merchant_id": endpoint.merchant_id, "endpoint_id": endpoint.id}
     since, until = query.within
     scan = {"before": query.before or _NEWEST, "max_scanned": _MAX_SCANNED}
     deliveries = await queries.DELIVERIES_BEFORE.all(
-        tx, **scope, **scan, status=status, since=since, until=until, limit=query.size + 1
+        tx, **scope, **scan, state=state, since=since, until=until, limit=query.size + 1
     )
     if len(deliveries) > query.size:
         deliveries = deliveries[: query.size]

@@ -9,11 +9,14 @@ from opentill.webhooks.event_types import SentType, Type
 
 Status = Literal["ENABLED", "DISABLED", "DELETED"]
 DeliveryStatus = Literal["PENDING", "SUCCEEDED", "FAILED"]
+# What people see of a delivery: RETRYING is pending after a failed attempt.
+DeliveryState = Literal["PENDING", "RETRYING", "SUCCEEDED", "FAILED"]
 Outcome = Literal["delivered", "refused", "no_answer", "unreachable", "forbidden"]
 Key = tuple[str, str]  # (merchant_id, endpoint_id)
 # The newest attempts of a delivery are kept, up to this number. Its schedule has ten.
 KEPT_ATTEMPTS: Final = 20
 DELIVERY_STATUSES: Final[tuple[DeliveryStatus, ...]] = get_args(DeliveryStatus)
+DELIVERY_STATES: Final[tuple[DeliveryState, ...]] = get_args(DeliveryState)
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -55,15 +58,20 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndpointActivity(msgspec.Struct, frozen=True):
-    """Summary of an endpoint's newest deliveries: count, failures and time of the last one.
+    """Summary of an endpoint's newest deliveries: count, failures, and the last one.
 
-    Test events count for the time only.
+    Test events count for the last one only.
     """
 
     endpoint_id: str
     deliveries: int
     failed: int
     last_at: int
+    last_state: DeliveryState
+
+
+def _state(status: DeliveryStatus, attempts: int) -> DeliveryState:
+    return "RETRYING" if status == "PENDING" and attempts else status
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +87,11 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     try_at: int | None
     created_at: int
     updated_at: int
+
+    @property
+    def state(self) -> DeliveryState:
+        """The status, or RETRYING if an attempt has failed and the next one is awaited."""
+        return _state(self.status, self.attempts)
 
 
 class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,6 +200,11 @@ class EventDelivery(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome | None
     http_status: int | None
     error: str | None
+
+    @property
+    def state(self) -> DeliveryState:
+        """As ``Delivery.state``."""
+        return _state(self.status, self.attempts)
 
 
 class ResendResult(msgspec.Struct, frozen=True):

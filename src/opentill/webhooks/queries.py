@@ -158,6 +158,8 @@ _LISTED: Final = """
         and (:status::text is null or status = :status) and (:type::text is null or type = :type)
         and (:event_id::text is null or event_id = :event_id)
 """
+# The ``DeliveryState`` of a delivery.
+_STATE: Final = "(case when status = 'PENDING' and attempts > 0 then 'RETRYING' else status end)"
 # Deliveries, newest first: the ids of events sort by time.
 DELIVERIES = Query(
     Delivery,
@@ -167,21 +169,22 @@ DELIVERIES = Query(
 # or until the next attempt. The ids of events sort by time.
 ACTIVITY = Query(
     EndpointActivity,
-    """
-    select w.id as endpoint_id, d.deliveries, d.failed, d.last_at
+    f"""
+    select w.id as endpoint_id, d.deliveries, d.failed, d.last_at, d.last_state
     from webhook_endpoints w cross join lateral (
         select count(*) filter (where type <> 'webhook.test') as deliveries,
             max(created_at) as last_at,
+            (array_agg({_STATE} order by created_at desc, event_id desc))[1] as last_state,
             count(*) filter (where type <> 'webhook.test'
-                and (status = 'FAILED' or (status = 'PENDING' and attempts > 0))) as failed
+                and {_STATE} in ('FAILED', 'RETRYING')) as failed
         from (
-            select status, attempts, created_at, type from webhook_deliveries
+            select event_id, status, attempts, created_at, type from webhook_deliveries
             where merchant_id = w.merchant_id and endpoint_id = w.id
             order by event_id desc limit :newest
         ) newest
     ) d
     where w.merchant_id = :merchant_id and w.status <> 'DELETED' and d.last_at is not null
-    """,
+    """,  # noqa: S608 - a constant of ours
 )
 COUNT_DELIVERIES = Value(int, f"select count(*) {_LISTED}")
 # The newest `:kept` attempts of each delivery, oldest first.
@@ -203,15 +206,15 @@ ATTEMPTS = Query(
 # returns those that match, so that its cost is bounded; a rare filter may need several pages.
 DELIVERIES_BEFORE = Query(
     Delivery,
-    """
+    f"""
     select * from (
         select * from webhook_deliveries
         where merchant_id = :merchant_id and endpoint_id = :endpoint_id and event_id < :before
         order by event_id desc limit :max_scanned
     ) d
-    where (:status::text is null or status = :status) and created_at between :since and :until
+    where (:state::text is null or {_STATE} = :state) and created_at between :since and :until
     order by event_id desc limit :limit
-    """,
+    """,  # noqa: S608 - a constant of ours
 )
 DELIVERIES_SCANNED_TO = Value(
     str,
