@@ -233,7 +233,7 @@ def test_a_form_with_empty_fields_does_not_filter(shop: Shop) -> None:
             "No emails are sent",
         ),
         ("developers/events", {"from": "", "to": "", "type": ""}, "No events yet."),
-        ("payouts", {"from": "", "to": "", "status": ""}, "There are no payouts yet."),
+        ("payouts", {"from": "", "to": "", "status": ""}, "There is no bank account yet."),
         ("payments", {"with_order": "", "query": ""}, "There are no payments yet"),
     ):
         page = text_of(owner.get(f"/dashboard/{shop.id}/{path}", params=query))
