@@ -45,6 +45,8 @@ REFUSED = (
     ({"number": "123456789", "country": "IN", "bank_code": "HDFC1000001"}, "bankCode"),
     ({"number": "123456789", "country": "SG", "bank_code": "7171"}, "bankCode"),
     ({"number": "DE89370400440532013000", "bic": "COBADE"}, "bic"),
+    ({"number": "DE89370400440532013000", "country": "PE", "bic": "COBADEFF"}, "country"),
+    ({"number": "DE89370400440532013000", "country": "AT", "bic": "COBADEFF"}, "country"),
     ({"number": "DE89370400440532013000", "holder": " "}, "holder"),
     ({"number": "DE89370400440532013000", "holder": "A" * 71}, "holder"),
     ({"number": "DE89370400440532013000", "holder": "A\u202eB"}, "holder"),

@@ -183,6 +183,9 @@ def check_account(
         if not is_iban(number):
             raise Invalid("account", "account must be an IBAN whose check digits are right")
         return BankAccount(holder=holder, number=number, country=number[:2], bic=bic)
+    if is_iban(number):
+        reason = f"country must be {number[:2]}, as in the IBAN of the account, or empty"
+        raise Invalid("country", reason)
     return _national(BankAccount(
         holder=holder, number=number, country=country, bic=bic, bank_code=bank_code
     ))  # fmt: skip
