@@ -161,14 +161,14 @@ def _statements(source: str, *, by_product: bool) -> ListStatements[Session]:
             ) o
             join checkouts c on c.merchant_id = :merchant_id and c.id = o.checkout_id
             {order}
-            """,  # noqa: S608 - constants of ours
+            """,  # noqa: S608 - built from constants
         )
 
     every = source.format(order="", **product)
     return ListStatements(
         page("desc"),
         page("asc"),
-        Value(int, f"select count(*) from ({every}) o"),  # noqa: S608 - constants of ours
+        Value(int, f"select count(*) from ({every}) o"),  # noqa: S608 - built from constants
     )
 
 

@@ -109,7 +109,7 @@ def build() -> typer.Typer:
     return app
 
 
-def _version(is_requested: bool) -> None:  # noqa: FBT001 - typer's way
+def _version(is_requested: bool) -> None:  # noqa: FBT001 - typer passes options like this
     if is_requested:
         from opentill import __version__
 
@@ -118,8 +118,8 @@ def _version(is_requested: bool) -> None:  # noqa: FBT001 - typer's way
 
 
 def _options(
-    version: bool = typer.Option(  # noqa: FBT001 - typer's way
-        False,  # noqa: FBT003 - typer's way
+    version: bool = typer.Option(  # noqa: FBT001 - typer passes options like this
+        False,  # noqa: FBT003 - typer passes defaults like this
         "--version",
         callback=_version,
         is_eager=True,

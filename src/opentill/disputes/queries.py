@@ -247,7 +247,7 @@ EVIDENCE = Query(
     f"""
     select {_EVIDENCE} from dispute_evidence
     where merchant_id = :merchant_id and dispute_id = :dispute_id order by at, number
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - built from constants
 )
 EVIDENCE_CONTENT = Value(
     bytes, "select content from dispute_evidence where merchant_id = :merchant_id and id = :id"
@@ -260,7 +260,7 @@ ADD_EVIDENCE = Query(
     values (:merchant_id, :id, :dispute_id, :number, :name, :kind, :size, :sha256, :who, :at,
         :content)
     returning {_EVIDENCE}
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - built from constants
 )
 # The database refuses it once the merchant has responded.
 REMOVE_EVIDENCE = Command(

@@ -38,7 +38,7 @@ _RULES: Final = {
     where (o.paid_at is null) <> (o.status in {_UNPAID})
         or (o.paid_at is null) <> (e.id is null)
         or (e.amount_minor, e.currency) <> (o.gross_settled_minor, o.settled_currency)
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - built from constants
     "an order has the FEE of its gross less its net exactly when it was paid": """
     select o.merchant_id, o.id as subject,
         coalesce(e.amount_minor, 0) || ' posted of '
@@ -194,7 +194,7 @@ _RULES: Final = {
         or (o.reserve_status = 'NONE') <> (o.reserve_release_at is null)
         or (o.settle_at is not null) <> ({_STANDS} and o.status <> 'DISPUTED')
         or (o.paid_at is null) <> (o.due_at is null)
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - built from constants
     "each balance is what orders, refunds, disputes and the operator keep there": f"""
     select merchant_id, currency as subject,
         'pending ' || sum(pending) || ', frozen ' || sum(frozen) || ', reserve ' || sum(reserve)
@@ -224,7 +224,7 @@ _RULES: Final = {
     ) as kept
     group by merchant_id, currency
     having (sum(pending), sum(frozen), sum(reserve)) <> (0, 0, 0)
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - built from constants
     "every entry of an order or refund has one": """
     select e.merchant_id,
         e.id as subject, e.source_type || ' ' || e.source_id || ' is not there' as detail
@@ -245,7 +245,7 @@ _RULES: Final = {
         when 'OPEN' then o.status not in ('CREATING', 'PENDING')
         when 'COMPLETE' then o.status in {_UNPAID}
         else o.status in ('CREATING', 'PENDING') end
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - built from constants
     "the totals of lists are the numbers of their rows": TOTALS_OF_LISTS,
     "a payout has left with its fee, and is back with it exactly when it failed": """
     select p.merchant_id, p.id as subject,
@@ -294,7 +294,7 @@ _RULES: Final = {
         or (e.type, e.from_account, e.to_account, e.amount_minor, e.currency) is distinct from
             (t.type, t.from_account, t.to_account, abs(o.amount_minor), o.currency)
             and e.id is not null
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - built from constants
     "every entry of an operator has its movement": """
     select e.merchant_id,
         e.id as subject, 'movement ' || e.source_id || ' is not there' as detail

@@ -62,7 +62,7 @@ async def list_rows(
 
 
 async def list_fees(tx: Tx, merchant_id: str, order_ids: Sequence[str]) -> list[Entry]:
-    """Return the fees of payments."""
+    """Return the fee entries of a merchant's payments; ``order_ids`` are the payments' ids."""
     return await queries.FEES_OF_ORDERS.all(tx, merchant_id=merchant_id, ids=list(order_ids))
 
 

@@ -53,11 +53,11 @@ def _statements(
     if only != "true":
         where += f" and {only}"
     page = "limit :limit offset :offset"
-    rows = f"select * from {table} where {where}"  # noqa: S608 - constants of ours
+    rows = f"select * from {table} where {where}"  # noqa: S608 - built from constants
     return ListStatements(
         Query(struct, f"{rows} order by created_at desc, id desc {page}"),
         Query(struct, f"{rows} order by created_at, id {page}"),
-        Value(int, f"select count(*) from {table} where {where}"),  # noqa: S608 - constants of ours
+        Value(int, f"select count(*) from {table} where {where}"),  # noqa: S608 - built from constants
     )
 
 
@@ -245,7 +245,7 @@ def newest_by_status(row: type[S], table: str, condition: str = "") -> Query[S]:
             order by created_at desc, id desc limit :limit
         ) r
         order by r.created_at desc, r.id desc limit :limit
-        """,  # noqa: S608 - constants of ours
+        """,  # noqa: S608 - built from constants
     )
 
 

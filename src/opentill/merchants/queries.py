@@ -307,7 +307,7 @@ AUTHENTICATE_LIMITED = Query(
     with hit as ({HIT_SQL}), caller as ({_CALLER_SQL})
     select exists (select from hit) as allowed, caller.*
     from (select) as always left join caller on true
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - built from constants
 )
 AUTHENTICATE = Query(
     Authentication,

@@ -209,7 +209,7 @@ OLD_HISTORY = Query(
                 where o.merchant_id = :merchant_id and o.id = counted.order_id)
             order by order_id
         ) as old
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - built from constants
 )
 PRUNES_HISTORY = Command("set local opentill.prunes_history = 'yes'")
 PRUNE_HISTORY = Command(
@@ -218,5 +218,5 @@ PRUNE_HISTORY = Command(
     where h.merchant_id = :merchant_id and h.order_id = any (:order_id::text[])
         and o.merchant_id = :merchant_id and o.id = any (:order_id::text[]) and o.id = h.order_id
         and h.number < o.history_number and {_OLD}
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - built from constants
 )

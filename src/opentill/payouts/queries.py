@@ -210,7 +210,7 @@ _HELD_SINCE: Final = f"""(
                 else coalesce(sent.usable_from = a.usable_from, p.failed_at > (
                     select min(same.created_at) from bank_accounts same
                     where same.merchant_id = a.merchant_id and same.usable_from = a.usable_from))
-            end)"""  # noqa: S608 - constants of ours
+            end)"""  # noqa: S608 - built from constants
 HELD_SINCE = Value(
     int,
     f"""

@@ -295,7 +295,7 @@ _IS_WITHDRAWN = f"""(
     and not exists (
         select from members m where m.merchant_id = person_links.merchant_id
             and m.person_id = {_MAKER} and m.role in ({_OWNERS})))
-"""  # noqa: S608 - constants of ours
+"""  # noqa: S608 - built from constants
 _LINK_COLUMNS = (
     "id, kind, email, merchant_id, role, staff_role, created_by, created_at, expires_at, used_at,"
     f" {_IS_WITHDRAWN} as withdrawn, shown_to"
@@ -390,7 +390,7 @@ WAS_LET_IN = Value(
     )
     select :person_id <> :maker and exists (
         select from let_in where person_id = :person_id)
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - built from constants
 )
 # When business time is moved. An expired link stays expired.
 POSTPONE_LINKS = Command(

@@ -236,7 +236,7 @@ def code_label(country: str) -> str:
     """Return what a country calls the code of a bank, such as a sort code."""
     fields = of_country(country)
     field = fields.find("clearing")
-    # Where the code has several parts, or its field takes a BIC too, it has no name of its own.
+    # If the code has several parts, or the field also takes a BIC, the country's name does not fit.
     if field is None or fields.code != "{clearing}" or _BIC in field.pattern:
         return N_("Bank code")
     return field.label

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from opentill.core.money import Money
 from opentill.figures import Attempts, Day
+from opentill.portal import payment_charts
+from opentill.portal.payment_charts import Period, Text
 from opentill.web import charts
-from opentill.web.charts import Cell, Chart, Row, Series
+from opentill.web.charts import Chart
 from opentill.web.language import Localizer
 
 
@@ -25,38 +25,21 @@ def volume(
     ``has_today``: the last day is today, which is not over yet.
     """
     _ = localizer.gettext
-
-    def amount(minor: int) -> str:
-        return localizer.amount(Money(minor, currency))
-
-    columns = (volumes, nets) if nets else (volumes,)
-    rows = [
-        _row(
-            localizer,
-            day,
-            days[-1],
-            *(charts.money(localizer, Money(minor, currency)) for minor in minors),
-        )
-        for day, *minors in zip(days, *columns, strict=True)
-    ]
     total, best = sum(volumes), max(range(len(days)), key=volumes.__getitem__)
     summary = _("No payments in these {days} days.", days=len(days))
     if total:
         summary = _(
             "{total} in {days} days. Highest: {most} on {day}.",
-            total=amount(total),
+            total=localizer.amount(Money(total, currency)),
             days=len(days),
-            most=amount(volumes[best]),
+            most=localizer.amount(Money(volumes[best], currency)),
             day=localizer.recent_day(days[best].date, days[-1].date),
         )
-    series = [Series(_("Volume"), "bars", currency), Series(_("Net"), "line", currency)]
-    return Chart(
-        id=f"volume-{currency}",
-        title=_("Volume by day ({currency})", currency=currency),
-        summary=summary,
-        about=_("Day"),
-        series=series[: len(columns)],
-        rows=_mark_today(rows) if has_today else rows,
+    text = Text(_("Volume by day ({currency})", currency=currency), summary, _("Day"))
+    columns = (volumes, nets) if nets else (volumes,)
+    periods = _periods(localizer, days)
+    return payment_charts.volume(
+        localizer, periods, currency, columns, text, last_is_open=has_today
     )
 
 
@@ -68,20 +51,7 @@ def attempts(
     ``has_today``: the last day is today, which is not over yet.
     """
     _ = localizer.gettext
-    rows = [
-        _row(
-            localizer,
-            day,
-            days[-1],
-            charts.count(localizer, counts.payments),
-            charts.count(localizer, counts.failed),
-            charts.percent(localizer, counts.success_rate),
-        )
-        for day, counts in zip(days, by_day, strict=True)
-    ]
-    total = Attempts(
-        sum(counts.payments for counts in by_day), sum(counts.failed for counts in by_day)
-    )
+    total = payment_charts.sum_up(by_day)
     summary = _("No payments in these {days} days.", days=len(days))
     if total.success_rate is not None:
         summary = _(
@@ -90,24 +60,13 @@ def attempts(
             days=len(days),
             rate=charts.percent(localizer, total.success_rate).text,
         )
-    return Chart(
-        id="attempts",
-        title=_("Payments and success rate by day"),
-        summary=summary,
-        about=_("Day"),
-        series=[
-            Series(_("Payments"), "bars", "count"),
-            Series(_("Failed attempts"), "bars", "count"),
-            Series(_("Success rate"), "line", "percent"),
-        ],
-        rows=_mark_today(rows) if has_today else rows,
-    )
+    text = Text(_("Payments and success rate by day"), summary, _("Day"))
+    periods = _periods(localizer, days)
+    return payment_charts.attempts(localizer, periods, by_day, text, last_is_open=has_today)
 
 
-def _row(localizer: Localizer, day: Day, last: Day, *cells: Cell) -> Row:
-    """Return the row of a day; ``last`` is the newest day of the chart."""
-    return Row(localizer.recent_day(day.date, last.date), localizer.short_day(day.date), cells)
-
-
-def _mark_today(rows: Sequence[Row]) -> list[Row]:
-    return [*rows[:-1], *(msgspec.structs.replace(row, is_open=True) for row in rows[-1:])]
+def _periods(localizer: Localizer, days: Sequence[Day]) -> list[Period]:
+    return [
+        Period(localizer.recent_day(day.date, days[-1].date), localizer.short_day(day.date))
+        for day in days
+    ]

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from datetime import tzinfo
 
-import msgspec
-
 from opentill.core.money import Money
 from opentill.figures import Attempts, Hour
+from opentill.portal import payment_charts
+from opentill.portal.payment_charts import Period, Text
 from opentill.web import charts
-from opentill.web.charts import Cell, Chart, Row, Series
+from opentill.web.charts import Chart
 from opentill.web.language import Localizer
 
 
@@ -22,15 +22,6 @@ def volume(
 ) -> Chart:
     """Return the chart of the volume and the net volume of each hour; minor units."""
     _ = localizer.gettext
-    rows = [
-        _row(
-            localizer,
-            zone,
-            hour,
-            *(charts.money(localizer, Money(minor, currency)) for minor in minors),
-        )
-        for hour, *minors in zip(hours, volumes, nets, strict=True)
-    ]
     total, best = sum(volumes), max(range(len(hours)), key=volumes.__getitem__)
     summary = _("No payments today.")
     if total:
@@ -40,13 +31,10 @@ def volume(
             most=localizer.amount(Money(volumes[best], currency)),
             time=localizer.time_of_day(hours[best].since, zone),
         )
-    return Chart(
-        id=f"volume-{currency}",
-        title=_("Volume today by hour ({currency})", currency=currency),
-        summary=summary,
-        about=_("Hour"),
-        series=[Series(_("Volume"), "bars", currency), Series(_("Net"), "line", currency)],
-        rows=_mark_last(rows),
+    text = Text(_("Volume today by hour ({currency})", currency=currency), summary, _("Hour"))
+    periods = _periods(localizer, zone, hours)
+    return payment_charts.volume(
+        localizer, periods, currency, (volumes, nets), text, last_is_open=True
     )
 
 
@@ -55,20 +43,7 @@ def attempts(
 ) -> Chart:
     """Return the chart of payments, failed attempts and success rate, over all currencies."""
     _ = localizer.gettext
-    rows = [
-        _row(
-            localizer,
-            zone,
-            hour,
-            charts.count(localizer, counts.payments),
-            charts.count(localizer, counts.failed),
-            charts.percent(localizer, counts.success_rate),
-        )
-        for hour, counts in zip(hours, by_hour, strict=True)
-    ]
-    total = Attempts(
-        sum(counts.payments for counts in by_hour), sum(counts.failed for counts in by_hour)
-    )
+    total = payment_charts.sum_up(by_hour)
     summary = _("No payments today.")
     if total.success_rate is not None:
         summary = _(
@@ -76,25 +51,11 @@ def attempts(
             payments=localizer.number(total.payments),
             rate=charts.percent(localizer, total.success_rate).text,
         )
-    return Chart(
-        id="attempts",
-        title=_("Payments and success rate today by hour"),
-        summary=summary,
-        about=_("Hour"),
-        series=[
-            Series(_("Payments"), "bars", "count"),
-            Series(_("Failed attempts"), "bars", "count"),
-            Series(_("Success rate"), "line", "percent"),
-        ],
-        rows=_mark_last(rows),
-    )
+    text = Text(_("Payments and success rate today by hour"), summary, _("Hour"))
+    periods = _periods(localizer, zone, hours)
+    return payment_charts.attempts(localizer, periods, by_hour, text, last_is_open=True)
 
 
-def _row(localizer: Localizer, zone: tzinfo, hour: Hour, *cells: Cell) -> Row:
-    name = localizer.time_of_day(hour.since, zone)
-    return Row(name, name, cells)
-
-
-def _mark_last(rows: Sequence[Row]) -> list[Row]:
-    """Mark the last hour, which is not over yet."""
-    return [*rows[:-1], *(msgspec.structs.replace(row, is_open=True) for row in rows[-1:])]
+def _periods(localizer: Localizer, zone: tzinfo, hours: Sequence[Hour]) -> list[Period]:
+    names = [localizer.time_of_day(hour.since, zone) for hour in hours]
+    return [Period(name, name) for name in names]

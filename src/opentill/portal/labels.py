@@ -174,7 +174,7 @@ REFUND_PROGRESS: Final[Mapping[RefundProgress, str]] = {
     "REFUND_PENDING": N_("Refund pending"),
     "REFUND_FAILED": N_("Refund failed"),
 }
-# The statuses for people, by which lists of payments are filtered, and that badges show.
+# The statuses of payments that people see, in badges and in the filters of lists.
 _STATUS_TEXTS: Final[dict[str, str]] = dict(chain(ORDER_STATUS.items(), REFUND_PROGRESS.items()))
 SHOWN_STATUS: Final[Mapping[ShownStatus, str]] = {
     status: _STATUS_TEXTS[status] for status in SHOWN_STATUSES

@@ -116,5 +116,5 @@ MISSING = Query(
             where r.base = wanted.quote and r.quote = wanted.base and r.valid_from <= :at
         ) end
     group by base, quote order by base, quote
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - built from constants
 )

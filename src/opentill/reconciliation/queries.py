@@ -83,7 +83,7 @@ FILE_BY_DIGEST = Query(
 )
 FILES = Query(
     StoredFile,
-    f"select {_FILE} from reconciliation_files order by created_at desc, id desc limit :limit",  # noqa: S608 - constants of ours
+    f"select {_FILE} from reconciliation_files order by created_at desc, id desc limit :limit",  # noqa: S608 - built from constants
 )
 ADD_FILE = Query(
     StoredFile,
@@ -93,7 +93,7 @@ ADD_FILE = Query(
     values (:id, :source, :sha256, :name, 'OPEN', 0, 0, 0, :who, :now)
     on conflict (source, sha256) do nothing
     returning {_FILE}
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - built from constants
 )
 FINISH_FILE = Command(
     """

@@ -188,5 +188,5 @@ class Stage:
     def _rows(self, where: str, values: tuple[object, ...]) -> list[Row]:
         columns = "line, kind, reference, amount_minor, currency, settled_at, at_once"
         names = columns.split(", ")
-        cursor = self._sql.execute(f"select {columns} from rows {where}", values)  # noqa: S608 - constants of ours
+        cursor = self._sql.execute(f"select {columns} from rows {where}", values)  # noqa: S608 - built from constants
         return [Row(**dict(zip(names, row, strict=True))) for row in cursor]

@@ -12,15 +12,15 @@ _INTERVAL_S: Final = 3600.0
 _BATCH: Final = 500  # one transaction deletes at most this many rows, so that no payment waits long
 
 _OLD: Final = "select id from payments where updated_at < :before order by updated_at limit :batch"
-_OLD_REFUNDS: Final = f"select id from refunds where payment_id in ({_OLD})"  # noqa: S608 - constants of ours
+_OLD_REFUNDS: Final = f"select id from refunds where payment_id in ({_OLD})"  # noqa: S608 - built from constants
 _DELETIONS: Final = (
-    f"delete from paypal_refunds where refund_id in ({_OLD_REFUNDS})",  # noqa: S608 - constants of ours
-    f"delete from refunds where payment_id in ({_OLD})",  # noqa: S608 - constants of ours
-    f"delete from alipay_trades where payment_id in ({_OLD})",  # noqa: S608 - constants of ours
-    f"delete from wechat_pay_orders where payment_id in ({_OLD})",  # noqa: S608 - constants of ours
-    f"delete from paypal_orders where payment_id in ({_OLD})",  # noqa: S608 - constants of ours
-    f"delete from disputes where payment_id in ({_OLD})",  # noqa: S608 - constants of ours
-    f"delete from payments where id in ({_OLD})",  # noqa: S608 - constants of ours
+    f"delete from paypal_refunds where refund_id in ({_OLD_REFUNDS})",  # noqa: S608 - built from constants
+    f"delete from refunds where payment_id in ({_OLD})",  # noqa: S608 - built from constants
+    f"delete from alipay_trades where payment_id in ({_OLD})",  # noqa: S608 - built from constants
+    f"delete from wechat_pay_orders where payment_id in ({_OLD})",  # noqa: S608 - built from constants
+    f"delete from paypal_orders where payment_id in ({_OLD})",  # noqa: S608 - built from constants
+    f"delete from disputes where payment_id in ({_OLD})",  # noqa: S608 - built from constants
+    f"delete from payments where id in ({_OLD})",  # noqa: S608 - built from constants
 )
 _CALLBACKS: Final = """
     delete from callbacks where id in (

@@ -198,7 +198,7 @@ class Tx:
     def insert(self, table: str, row: Mapping[str, Value]) -> None:
         """Insert a row; table and column names come from code, never from requests."""
         names, slots = ", ".join(row), ", ".join(f":{name}" for name in row)
-        self.run(f"insert into {table} ({names}) values ({slots})", **row)  # noqa: S608 - constants of ours
+        self.run(f"insert into {table} ({names}) values ({slots})", **row)  # noqa: S608 - built from constants
 
     def announce(self, topic: str) -> None:
         """Call ``on_commit`` with the topic after the commit."""

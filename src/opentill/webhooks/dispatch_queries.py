@@ -63,7 +63,7 @@ TAKE_LEASES = Query(
     update endpoint_leases l set owner = :owner, until = :until from free f
     where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id
     returning l.merchant_id, l.endpoint_id, l.failing_since, f.host
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - built from constants
 )
 # Renew leases of hosts; return those that this worker still owns.
 RENEW_HOSTS = Query(
@@ -108,7 +108,7 @@ DUE = Query(
     ) d
     left join events v on v.merchant_id = d.merchant_id and v.id = d.event_id
     where e.status = 'ENABLED' and (v.id is not null or d.type = 'webhook.test')
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - built from constants
 )
 # Write the results of attempts. A delivery that another worker sent after our lease had expired is
 # not changed. A delivery that was resent during an attempt that then failed stays due, because its

@@ -203,7 +203,7 @@ class EventDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> DeliveryState:
-        """As ``Delivery.state``."""
+        """The status, or RETRYING if an attempt has failed and the next one is awaited."""
         return _state(self.status, self.attempts)
 
 

@@ -73,7 +73,7 @@ EXCEPTIONS = Query(
             and o.created_at between :since and :until
             and (:product_id::text is null or o.product_id = :product_id)
         group by o.status
-        """  # noqa: S608 - constants of ours
+        """  # noqa: S608 - built from constants
         for name, condition in _EXCEPTIONS.items()
     ),
 )
@@ -87,7 +87,7 @@ EXCEPTIONS_OF_METHOD = Query(
             and o.created_at between :since and :until and o.payment_method = :method
             and (:product_id::text is null or o.product_id = :product_id)
         group by o.status
-        """  # noqa: S608 - constants of ours
+        """  # noqa: S608 - built from constants
         for name in REFUNDS
     ),
 )
@@ -130,7 +130,7 @@ COUNT_BY_REFUNDS: Final[dict[tuple[RefundProgress], tuple[Value[int]]]] = {
     (progress,): (
         Value(
             int,
-            f"select count(*) from orders o where o.merchant_id = :merchant_id and {condition}",  # noqa: S608 - constants of ours
+            f"select count(*) from orders o where o.merchant_id = :merchant_id and {condition}",  # noqa: S608 - built from constants
         ),
     )
     for progress, condition in REFUNDS.items()
