@@ -75,7 +75,8 @@ def test_triggers_only_refuse_or_count(catalogue: Any) -> None:
     counting = {
         "count_new_order", "count_deleted_orders", "count_changed_orders",
         "check_and_count_entries", "note_changed_email", "note_failed_refund", "note_late_payment",
-        "note_closed_as", "note_late_decline", "sum_paid_uses",
+        "note_closed_as", "note_late_decline", "note_failed_attempt",
+        "clear_failed_attempt", "sum_paid_uses",
         "refuse_change_of_evidence",  # reads the dispute of the file, by its merchant
     }  # fmt: skip
     refusing = {

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from dashboard.listed_payments import ROW, PaymentsList, tab_numbers
 from dashboard.pages import text_of
 from opentill import checkouts, merchants, orders
 from opentill.core.ids import new_id
@@ -14,38 +15,9 @@ from opentill.db.clock import now_ms
 from opentill.orders.search import filters
 from support import world
 from support.api_server import Shop
-from support.people import Visitor, create_person
-from support.spreadsheets import csv_rows
+from support.people import create_person
 
-_ROW: Final = re.compile(r'<tr role="row">\s*<td.*?</tr>', re.DOTALL)
 POLL: Final = {"hx-request": "true"}
-
-
-class PaymentsList:
-    """The list of a shop's payments as a new member with a role sees it."""
-
-    def __init__(self, shop: Shop, role: Any = "owner") -> None:
-        """Log in as a new member."""
-        self.path = f"/dashboard/{shop.id}/payments"
-        self.visitor: Visitor = create_person(shop.api_server, shop.id, role)
-
-    def page(self, **query: str) -> str:
-        """Return the page; check that it has no inline scripts and styles."""
-        response = self.visitor.get(self.path, params=query)
-        assert response.status_code == 200, response.headers
-        assert not re.search(r"<script(?! src=)|\sstyle=|\son\w+=", response.text)
-        return response.text
-
-    def rows(self, **query: str) -> list[str]:
-        """Return the text of each row, with spaces between cells."""
-        return [text_of(row) for row in _ROW.findall(self.page(**query))]
-
-    def export(self, **query: str) -> list[dict[str, str]]:
-        """Return the rows of the exported CSV file."""
-        response = self.visitor.get(f"{self.path}.csv", params=query)
-        assert response.status_code == 200
-        assert response.headers["content-disposition"].startswith('attachment; filename="orders_')
-        return csv_rows(response)
 
 
 def field_error(page: str, name: str) -> str:
@@ -92,13 +64,6 @@ def test_the_list_of_payments_and_its_export_have_the_same_filters(shop: Shop) -
         (cup, True, "Cup"),
         (tea, False, "Tea"),
     ]
-
-
-def tab_numbers(page: str) -> dict[str, str]:
-    """Return the numbers of the tabs by their names, "" for a tab without a number."""
-    (tabs,) = re.findall(r'<nav class="tabs counted".*?</nav>', page, re.DOTALL)
-    texts = [text_of(text) for text in re.findall(r"<a [^>]*>.*?</a>", tabs)]
-    return {text.rstrip(" 0123456789"): re.findall(r"\d*$", text)[0] for text in texts}
 
 
 def test_tabs_have_the_number_of_their_payments_and_filter_by_several_statuses(shop: Shop) -> None:
@@ -206,7 +171,7 @@ def test_a_filter_in_use_has_a_link_that_removes_it_alone(shop: Shop) -> None:
 
 def test_a_row_of_the_list_has_one_link_that_covers_it(shop: Shop) -> None:
     order = shop.create_paid_order(customerEmail="ada@example.com")
-    (row,) = _ROW.findall(PaymentsList(shop).page())
+    (row,) = ROW.findall(PaymentsList(shop).page())
     assert re.findall(r'<a class="row-link"[^>]* href="([^"]*)"', row) == [
         f"/dashboard/{shop.id}/payments/{order['id']}"
     ]

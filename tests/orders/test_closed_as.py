@@ -35,7 +35,7 @@ async def test_a_closed_order_shows_why_it_was_not_paid(tx: Tx) -> None:
     await decline(tx, retried)
     later = await world.submit_attempt(tx, retried, NOW + 2)
     await world.report_payment(tx, later, "ACTION_REQUIRED", NOW + 3)
-    assert (await read(tx, declined)).shown_status == "PENDING"  # it can still be paid
+    assert (await read(tx, declined)).shown_status == "ATTEMPT_FAILED"  # it can still be paid
     await close(tx, canceled, NOW + HOUR, "the merchant has ended it")
     for order in (untouched, declined, retried):
         await close(tx, order, _END)

@@ -6,7 +6,9 @@ import msgspec
 
 from opentill import orders
 from opentill.core.errors import Invalid
+from opentill.dashboard.labels import PAYMENT_TAB
 from opentill.orders import SHOWN_STATUSES, OrdersQuery, ShownStatus
+from opentill.portal.labels import SHOWN_STATUS
 from opentill.portal.request import PageRequest
 
 
@@ -29,11 +31,20 @@ TABS: Final = (
     Tab("succeeded", ("PAID",)),
     Tab("refunded", ("REFUNDED", "PARTIALLY_REFUNDED", "REFUND_PENDING", "REFUND_FAILED")),
     Tab("disputed", ("DISPUTED", "CHARGEBACK")),
-    Tab("failed", ("FAILED",)),
+    Tab("failed", ("FAILED", "ATTEMPT_FAILED")),
     Tab("incomplete", ("PENDING", "CREATING")),
     Tab("closed", ("CLOSED",)),
     Tab("canceled", ("REVOKED",)),
 )
+
+
+def query_of(status: ShownStatus) -> dict[str, str]:
+    """Return the query of the list of a status, or of the tab that has the status's name."""
+    for tab in TABS:
+        is_named_so = tab.name and PAYMENT_TAB[tab.name] == SHOWN_STATUS[status]
+        if is_named_so and len(tab.statuses) > 1:
+            return {"tab": tab.name}
+    return {"status": status}
 
 
 async def count(

@@ -14,7 +14,7 @@ from opentill.core import amounts
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id
 from opentill.core.money import Money
-from opentill.dashboard import page_helpers
+from opentill.dashboard import page_helpers, payments_tabs
 from opentill.dashboard.labels import ENDPOINT_STATUS, PAYOUT_STATUS, PRODUCT_STATUS
 from opentill.db.database import Tx
 from opentill.orders import OrdersQuery
@@ -146,7 +146,7 @@ def _find_pages(request: PageRequest, text: str) -> Group:
         payments = request.localizer.gettext(NC_("menu", "Payments"))
         hits += [
             Hit(
-                href=_list_of(request, "payments", status=status),
+                href=_list_of(request, "payments", **payments_tabs.query_of(status)),
                 title=f"{payments}: {request.localizer.gettext(name)}",
             )
             for status, name in SHOWN_STATUS.items()

@@ -26,8 +26,8 @@ TOTALS_OF_LISTS: Final = """
                 select merchant_id, 'orders', product_id, created_at, status, 0, 1 from orders
                 union all
                 select merchant_id, 'shown', product_id, created_at, kind, 0, 1 from orders
-                cross join lateral shown_exception(status, closed_as, refund_failed,
-                    refund_held_minor, refunded_minor, amount_minor) as kind
+                cross join lateral shown_exception(status, closed_as, attempt_failed,
+                    refund_failed, refund_held_minor, refunded_minor, amount_minor) as kind
                 where kind is not null
                 union all
                 select merchant_id, 'entries', '', created_at, type, 0, 1 from entries

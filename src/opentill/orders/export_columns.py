@@ -196,8 +196,8 @@ COLUMNS: Final = (
     Column("productName", "product_name", _inert, about="the name of what was sold, at that time"),
 )
 # The status for people (statuses.py); SETTLED stands for PAID.
-_SHOWN: Final = """coalesce(split_part(shown_exception(status, closed_as, refund_failed,
-    refund_held_minor, refunded_minor, amount_minor), ' ', 2), status)"""
+_SHOWN: Final = """coalesce(split_part(shown_exception(status, closed_as, attempt_failed,
+    refund_failed, refund_held_minor, refunded_minor, amount_minor), ' ', 2), status)"""
 _EXPORTED: Final = " ".join(
     f"when '{shown}' then '{name}'" for shown, name in EXPORTED_STATUS.items()
 )

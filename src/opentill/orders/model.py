@@ -200,6 +200,7 @@ class Order(PlacedOrder, frozen=True):
     payment_link_id: str | None  # the link that opened the session; None if no link did
     refund_failed: bool = False  # whether a refund has failed and nobody has handled it
     closed_as: ClosedAs | None = None  # None: its time ended, or it is not CLOSED
+    attempt_failed: bool = False  # whether the last attempt failed; False once it cannot be paid
 
     @property
     def unsettled_minor(self) -> int:
@@ -235,12 +236,17 @@ class Order(PlacedOrder, frozen=True):
     @property
     def shown_status(self) -> ShownStatus:
         """The status for people in lists, filters and counts."""
-        return shown_status(self.status, self.refund_progress, self.closed_as)
+        return shown_status(
+            self.status,
+            self.refund_progress,
+            self.closed_as,
+            attempt_failed=self.attempt_failed,
+        )
 
     @property
     def shown_besides_refunds(self) -> ShownStatus:
         """The status for people, whatever the order's refunds did."""
-        return shown_status(self.status, None, self.closed_as)
+        return shown_status(self.status, None, self.closed_as, attempt_failed=self.attempt_failed)
 
 
 class NewOrder(PlacedOrder, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ ShownStatus = Literal[
     "DISPUTED",
     "CHARGEBACK",
     "FAILED",
+    "ATTEMPT_FAILED",
     "CREATING",
     "PENDING",
     "REVOKED",
@@ -47,6 +48,7 @@ EXPORTED_STATUS: Final[Mapping[ShownStatus, str]] = {
     "DISPUTED": "DISPUTED",
     "CHARGEBACK": "CHARGED_BACK",
     "FAILED": "DECLINED",
+    "ATTEMPT_FAILED": "ATTEMPT_FAILED",
     "CREATING": "WAITING_FOR_BANK",
     "PENDING": "NOT_PAID_YET",
     "REVOKED": "CANCELED",
@@ -69,15 +71,22 @@ _SHOWN_INSTEAD: Final[dict[ClosedAs, ShownStatus]] = {"CANCELED": "REVOKED", "DE
 
 
 def shown_status(
-    status: Status, progress: RefundProgress | None, closed_as: ClosedAs | None
+    status: Status,
+    progress: RefundProgress | None,
+    closed_as: ClosedAs | None,
+    *,
+    attempt_failed: bool,
 ) -> ShownStatus:
     """Return the status for people; ``search/shown_queries.py`` has the same rule in SQL.
 
     Whether the money is available (SETTLED) is no status for people. A failed refund needs
-    attention whatever the status is; other progress of refunds is shown instead of PAID.
+    attention whatever the status is; other progress of refunds is shown instead of PAID. If the
+    last attempt failed, ATTEMPT_FAILED is shown instead of PENDING.
     """
     if progress == "REFUND_FAILED" or (progress is not None and status in PAID_STATUSES):
         return progress
     if status == "SETTLED":
         return "PAID"
+    if status == "PENDING" and attempt_failed:
+        return "ATTEMPT_FAILED"
     return _SHOWN_INSTEAD[closed_as] if closed_as is not None else status

@@ -175,7 +175,13 @@ REFUND_PROGRESS: Final[Mapping[RefundProgress, str]] = {
     "REFUND_FAILED": N_("Refund failed"),
 }
 # The statuses of payments that people see, in badges and in the filters of lists.
-_STATUS_TEXTS: Final[dict[str, str]] = dict(chain(ORDER_STATUS.items(), REFUND_PROGRESS.items()))
+_STATUS_TEXTS: Final[dict[str, str]] = dict(
+    chain(
+        ORDER_STATUS.items(),
+        REFUND_PROGRESS.items(),
+        [("ATTEMPT_FAILED", N_("Attempt failed"))],
+    )
+)
 SHOWN_STATUS: Final[Mapping[ShownStatus, str]] = {
     status: _STATUS_TEXTS[status] for status in SHOWN_STATUSES
 }
@@ -184,6 +190,7 @@ STATUS_CLASS: Final[Mapping[ShownStatus, str]] = {
     "PARTIALLY_REFUNDED": "status-refunded",
     "REFUND_PENDING": "status-creating",
     "REFUND_FAILED": "status-failed",
+    "ATTEMPT_FAILED": "status-failed",
 }
 PAYMENT_METHOD: Final = {
     "CREDIT_CARD": N_("Card"),

@@ -47,7 +47,8 @@ PAID: Final[Sequence[dict[str, Any]]] = (
     {"status": "DISPUTED", "refund_failed": True},
 )
 SHOWN_CHOICES: Final[Sequence[tuple[ShownStatus, ...]]] = (
-    (), ("PENDING",), ("CREATING", "CLOSED"), ("FAILED",), ("REVOKED", "CLOSED"), ("PAID",),
+    (), ("PENDING",), ("CREATING", "CLOSED"), ("FAILED", "ATTEMPT_FAILED"), ("ATTEMPT_FAILED",),
+    ("REVOKED", "CLOSED"), ("PAID",),
     ("REFUND_FAILED", "REFUND_PENDING", "PARTIALLY_REFUNDED", "REFUNDED"), ("DISPUTED",),
     SHOWN_STATUSES,
 )  # fmt: skip
@@ -109,6 +110,8 @@ async def apply_changes(tx: Tx, order: Order, changes: Sequence[Any]) -> None:
                 columns |= {"paid_at": world.NOW, **PAID[number // 4 % len(PAID)]}
             elif columns["status"] == "CLOSED":
                 columns["closed_as"] = CLOSED_AS[number // 3 % 3]
+            else:
+                columns["attempt_failed"] = number // 3 % 2 == 1
             ids.append(await insert(tx, order, **columns))
         elif change == "email":
             await tx.execute(
@@ -135,7 +138,9 @@ def _shown_status(row: asyncpg.Record) -> str:
         row["amount_minor"], row["refunded_minor"], row["refund_held_minor"],
         has_failed=row["refund_failed"],
     )  # fmt: skip
-    return statuses.shown_status(row["status"], progress, row["closed_as"])
+    return statuses.shown_status(
+        row["status"], progress, row["closed_as"], attempt_failed=row["attempt_failed"]
+    )
 
 
 async def read_matches(tx: Tx, order: Order, query: OrdersQuery, choice: ListChoice) -> list[str]:

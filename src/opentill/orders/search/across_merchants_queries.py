@@ -44,7 +44,7 @@ PENDING_OF_ALL = Query(
     select o.merchant_id, o.id, o.created_at, o.status, o.product_id, o.customer_email,
         o.customer_name, o.amount_minor, o.currency, o.metadata, o.client_reference, a.card_last4,
         s.status as session_status, o.refunded_minor, o.refund_held_minor, o.refund_failed,
-        o.closed_as, o.payment_method, c.is_new
+        o.closed_as, o.attempt_failed, o.payment_method, c.is_new
     from (
         select few.merchant_id, few.order_id, bool_or(few.was is null) as is_new from (
             select c.merchant_id, c.order_id, c.was

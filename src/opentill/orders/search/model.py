@@ -100,6 +100,7 @@ class Candidate(msgspec.Struct, frozen=True):
     refund_held_minor: int
     refund_failed: bool
     closed_as: ClosedAs | None
+    attempt_failed: bool
     payment_method: Method | None
     is_new: bool
 
@@ -112,7 +113,9 @@ class Candidate(msgspec.Struct, frozen=True):
             self.refund_held_minor,
             has_failed=self.refund_failed,
         )
-        return shown_status(self.status, progress, self.closed_as)
+        return shown_status(
+            self.status, progress, self.closed_as, attempt_failed=self.attempt_failed
+        )
 
     @property
     def terms(self) -> terms.Terms:

@@ -155,7 +155,7 @@ PENDING = Query(
     select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.customer_name,
         o.amount_minor, o.currency, o.metadata, o.client_reference, a.card_last4,
         s.status as session_status, o.refunded_minor, o.refund_held_minor, o.refund_failed,
-        o.closed_as, o.payment_method, c.is_new
+        o.closed_as, o.attempt_failed, o.payment_method, c.is_new
     from (
         select order_id, bool_or(was is null) as is_new from search_changes
         where merchant_id = :merchant_id group by order_id
@@ -172,7 +172,7 @@ NAMED = Query(
     select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.customer_name,
         o.amount_minor, o.currency, o.metadata, o.client_reference, a.card_last4,
         s.status as session_status, o.refunded_minor, o.refund_held_minor, o.refund_failed,
-        o.closed_as, o.payment_method, false as is_new
+        o.closed_as, o.attempt_failed, o.payment_method, false as is_new
     from unnest(:id::text[]) as named (id)
     join orders o on o.merchant_id = :merchant_id and o.id = named.id
     join checkouts s on s.merchant_id = :merchant_id and s.id = o.checkout_id

@@ -83,4 +83,4 @@ def add_up(rows: Iterable[ShownCount]) -> Counter[ShownStatus]:
 
 
 def _shown_of(status: Status) -> ShownStatus:
-    return shown_status(status, None, None)
+    return shown_status(status, None, None, attempt_failed=False)

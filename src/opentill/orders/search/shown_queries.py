@@ -28,6 +28,7 @@ SHOWN: Final = f"""
         when o.status = 'SETTLED' then 'PAID'
         when o.closed_as = 'DECLINED' then 'FAILED'
         when o.closed_as = 'CANCELED' then 'REVOKED'
+        when o.status = 'PENDING' and o.attempt_failed then 'ATTEMPT_FAILED'
         else o.status end
 """
 _UNREFUNDED: Final = f"not {_FAILED} and not {_HELD} and not {_PARTIAL}"
@@ -38,6 +39,7 @@ _EXCEPTIONS: Final[dict[ShownStatus, str]] = {
     "PARTIALLY_REFUNDED": f"{_PARTIAL} and {_IS_PAID} and not {_HELD} and not {_FAILED}",
     "FAILED": "o.closed_as = 'DECLINED'",
     "REVOKED": "o.closed_as = 'CANCELED'",
+    "ATTEMPT_FAILED": "o.attempt_failed and o.status = 'PENDING'",
 }
 
 
@@ -57,8 +59,9 @@ CONDITIONS: Final[dict[ShownStatus, tuple[str, ...]]] = {
     "DISPUTED": (f"{_has('DISPUTED')} and not {_FAILED}",),
     "CHARGEBACK": (f"{_has('CHARGEBACK')} and not {_FAILED}",),
     "FAILED": (_has("FAILED"), _EXCEPTIONS["FAILED"]),
+    "ATTEMPT_FAILED": (_EXCEPTIONS["ATTEMPT_FAILED"],),
     "CREATING": (_has("CREATING"),),
-    "PENDING": (_has("PENDING"),),
+    "PENDING": (f"{_has('PENDING')} and not o.attempt_failed",),
     "REVOKED": (_has("REVOKED"), _EXCEPTIONS["REVOKED"]),
     "CLOSED": (f"{_has('CLOSED')} and o.closed_as is null",),
 }
