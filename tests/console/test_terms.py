@@ -21,7 +21,7 @@ _FEE: Final = re.compile(r"(\w+?)(?::(\w*))? ?= ?([^%]*)%(?: ?\+ ?(.*))?")
 
 def form_values(page: str) -> dict[str, str]:
     """Return the values of the form's fields as a browser would submit them."""
-    form = page.partition('<form method="post" action="/console/merchants')[2]
+    form = page.partition(' method="post" action="/console/merchants')[2]
     form = form.partition("</form>")[0]
     fields = [*INPUT.findall(form), *TEXTAREA.findall(form), *SELECTED_OPTION.findall(form)]
     return {name: unescape(value) for name, value in fields}

@@ -317,11 +317,11 @@ def test_a_merchant_without_money_sees_an_empty_balance(shop: Shop) -> None:
     assert "Balance in USD" in text
     assert text.count("$0.00") == 3  # without a reserve
     assert "In reserve" not in text
-    assert "No money has moved yet." in text
+    assert "No money has moved yet" in text
     assert "There is no money to pay out now. Add a bank account" in text
     assert "Can be paid out to your bank" not in text
     statement = read_page(owner, shop, "balance/statement")
-    assert "No money has moved yet." in statement
+    assert "No money has moved yet" in statement
     for absent in ("statement.pdf", "statement.csv", "This month", "Last month"):
         assert absent not in statement
     wrong_day = read_page(owner, shop, "balance/statement", **{"from": "2026-02-31"})

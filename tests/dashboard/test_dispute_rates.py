@@ -18,7 +18,7 @@ def test_the_rate_is_shown_by_month_and_card_brand(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "finance")
     agent = create_person(shop.api_server, None, staff_role="auditor")
     path = f"/dashboard/{shop.id}/disputes"
-    assert "There were no payments or disputes" in text_of(ada.get(f"{path}/rate"))
+    assert "No dispute rate yet" in text_of(ada.get(f"{path}/rate"))
     orders = [shop.create_paid_order()["id"] for _ in range(4)]
     shop.api_server.sql(
         "update payment_attempts set card_brand = 'visa', card_last4 = '4242',"

@@ -197,8 +197,8 @@ def test_a_form_with_empty_fields_does_not_filter(shop: Shop) -> None:
             {"status": "", "email": ""},
             "No emails are sent",
         ),
-        ("developers/events", {"from": "", "to": "", "type": ""}, "No events yet."),
-        ("payouts", {"from": "", "to": "", "status": ""}, "There is no bank account yet."),
+        ("developers/events", {"from": "", "to": "", "type": ""}, "No events yet"),
+        ("payouts", {"from": "", "to": "", "status": ""}, "No bank account yet"),
         ("payments", {"with_order": "", "query": ""}, "There are no payments yet"),
     ):
         page = text_of(owner.get(f"/dashboard/{shop.id}/{path}", params=query))

@@ -122,8 +122,7 @@ async def show_rate(request: PageRequest) -> Response:
     rows = await dispute_rates.read(
         request.app.db, request.localizer, request.merchant_id, request.now
     )
-    months = request.localizer.number(dispute_rates.MONTHS)
-    return render.page(request, "disputes_rate.html", rows=rows, months=months)
+    return render.page(request, "disputes_rate.html", rows=rows)
 
 
 async def show_file(request: PageRequest) -> Response:

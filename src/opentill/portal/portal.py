@@ -11,7 +11,7 @@ from jinja2 import Environment
 from jinja2.ext import Extension
 
 from opentill.core.ids import is_id
-from opentill.portal import form_errors, labels
+from opentill.portal import form_errors, labels, sheets
 from opentill.portal.model import CONSOLE_PATH, SENDER, Page
 from opentill.web import dispute_reasons, templates, user_agents
 
@@ -96,20 +96,31 @@ def _secret_fields(folders: Sequence[Path]) -> Iterator[str]:
                 yield match["field"] or match["input"]
 
 
-class _SenderFields(Extension):
-    """Adds a hidden field to every form: the person to whom it was shown (``kept_forms.py``)."""
+class _Forms(Extension):
+    """Adds a hidden field to every form, and shows the server's errors in place of the browser's.
 
-    _FORM = re.compile(r"<form\b[^>]*\bmethod=\"post\"[^>]*>")
+    The field has the person to whom the form was shown (``kept_forms.py``). With ``novalidate`` an
+    empty or wrong field has its error below it, in the language of the page. Browsers still
+    check forms with a date, because they send a half-typed one as if it were empty, and forms with
+    a passkey, so that nobody uses it for a form that is then refused.
+    """
+
+    _FORM = re.compile(r"<form\b([^>]*\bmethod=\"post\"[^>]*>)(.*?</form>)", re.DOTALL)
     _FIELD = (
         "{%- if request is defined and request.person %}"
         f'<input type="hidden" name="{SENDER}" value="{{{{ request.person }}}}">'
         "{% endif -%}"
     )
+    _CHECKED_BY_BROWSER = ('type="date"', "data-passkey", "novalidate")
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
-        """Add the field to the forms of a template."""
+        """Complete the forms of a template."""
         del name, filename
-        return self._FORM.sub(lambda match: match[0] + self._FIELD, source)
+        return self._FORM.sub(self._complete, source)
+
+    def _complete(self, form: re.Match[str]) -> str:
+        is_checked = any(text in form[0] for text in self._CHECKED_BY_BROWSER)
+        return f"<form{'' if is_checked else ' novalidate'}{form[1]}{self._FIELD}{form[2]}"
 
 
 def _indent_json(json: str) -> str:
@@ -119,13 +130,14 @@ def _indent_json(json: str) -> str:
 
 def _create_environment(folders: Sequence[Path]) -> Environment:
     environment = templates.create_environment(*folders)
-    environment.add_extension(_SenderFields)
+    environment.add_extension(_Forms)
     environment.filters["device"] = user_agents.describe
     environment.filters["pretty"] = _indent_json
     own_filters: dict[str, Any] = {
         "focus_error": form_errors.focus_error,
         "focus_first": form_errors.focus_first,
         "shows_error": form_errors.shows_error,
+        "with_cancel": sheets.with_cancel,
         "dispute_reason": dispute_reasons.text_of,
         "dispute_reason_name": dispute_reasons.name_of,
     }
