@@ -56,7 +56,7 @@ def test_an_adjustment_is_quoted_and_then_made_once(shop: Shop) -> None:
     refusal = finance.post(path, form | {"amount": "26.00", "reference": "R-2"})
     assert (refusal.status_code, 'value="26.00"' in refusal.text) == (422, True)
     freeze = get_quote(finance, path, kind="freeze", amount="10.00", reference="F-1")
-    balances = "Available $25.00 → $15.00 Frozen $0.00 → $10.00"
+    balances = "Available $25.00 → $15.00 On hold $0.00 → $10.00"
     assert balances in visible_text(freeze.text)
     assert finance.post(path, confirmation_form(freeze)).status_code == 303
     assert read_available_and_frozen(shop) == (1500, 1000)

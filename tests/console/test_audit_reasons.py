@@ -13,7 +13,7 @@ from opentill.web.language import Localizer
         ("on the page of payment links", "–"),
         ("on the page about security", "–"),
         ("in the console", "–"),
-        ("as staff, admin", "Administrator"),
+        ("as staff, admin", "As staff, with the role Administrator"),
         ("invited by ann@example.com (per_01m8)", "Invited by \u2068ann@example.com\u2069"),
         ("by the merchant's API", "Through the API"),
         ("seen on the <bank> statement", "seen on the &lt;bank&gt; statement"),

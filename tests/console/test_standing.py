@@ -91,14 +91,16 @@ def test_capabilities_are_switched_and_notes_added(shop: Shop, admin: Visitor) -
 def test_closing_lists_the_blockers_and_needs_the_merchants_name(
     shop: Shop, admin: Visitor
 ) -> None:
-    shop.create_paid_order()
     now = shop.api_server.app.clock()
     shop.api_server.tx(lambda tx: merchants.change_status(tx, shop.id, "suspended", ANN, now))
-    assert "Pending balance:" in get_page(shop, admin)
     form = {"event": "closed", "reason": "moved away", "confirm": "Harbour"}
     unconfirmed = submit(shop, admin, form)
     assert unconfirmed.status_code == 400
     assert 'id="closed-confirm-error"' in unconfirmed.text
+    shop.api_server.tx(lambda tx: merchants.change_status(tx, shop.id, "resumed", ANN, now))
+    shop.create_paid_order()
+    shop.api_server.tx(lambda tx: merchants.change_status(tx, shop.id, "suspended", ANN, now))
+    assert "Pending balance:" in get_page(shop, admin)
     refusal = submit(shop, admin, form | {"confirm": "Harbour Books"})
     assert refusal.status_code == 409
     assert "still has money" in refusal.text
@@ -149,3 +151,34 @@ def test_a_suspended_merchant_shows_what_stays_off_and_why(shop: Shop, admin: Vi
     assert page.count("Stays off after the suspension:") == 1
     assert "Switch on after the suspension" in page
     assert "Keep off after the suspension" in page
+
+
+def test_an_active_merchant_is_closed_in_one_form_which_is_offered_when_nothing_is_left(
+    shop: Shop, admin: Visitor
+) -> None:
+    page = get_page(shop, admin)
+    assert "The merchant has no money and nothing under way." in page
+    assert 'name="event" value="closed"' in page
+    form = {"event": "closed", "reason": "moved away", "confirm": "Harbour Books"}
+    assert submit(shop, admin, form).headers["location"].endswith("?done=closed")
+    assert [change.event for change in read_history(shop)] == ["closed", "suspended", "created"]
+
+
+def test_an_active_merchant_with_money_sees_what_is_left_instead_of_the_button(
+    shop: Shop, admin: Visitor
+) -> None:
+    shop.create_paid_order()
+    page = get_page(shop, admin)
+    assert "These must be settled before the merchant can be closed:" in page
+    assert 'name="event" value="closed"' not in page
+    form = {"event": "closed", "reason": "moved away", "confirm": "Harbour Books"}
+    refusal = submit(shop, admin, form)
+    assert refusal.status_code == 409
+    assert "moved away" in refusal.text
+    assert [change.event for change in read_history(shop)] == ["created"]
+
+
+def test_the_page_says_which_switch_was_turned(shop: Shop, admin: Visitor) -> None:
+    off = {"capability": "payout", "state": "off", "reason": "bank details"}
+    location = submit(shop, admin, off, "/capability").headers["location"]
+    assert "Payouts are switched off." in admin.get(location).text

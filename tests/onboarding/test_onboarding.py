@@ -69,6 +69,23 @@ async def test_outstanding_money_and_work_prevent_closing_and_are_named(tx: Tx) 
     assert (await merchants.find(tx, shop)).status == "SUSPENDED"
 
 
+async def test_closing_an_active_merchant_suspends_it_in_the_same_act(tx: Tx) -> None:
+    shop = (await world.create_merchant(tx)).id
+    await onboarding.close(tx, shop, ANN, NOW, notes="moved away")
+    history = await merchants.status_history(tx, shop)
+    assert [(change.event, change.notes) for change in history] == [
+        ("closed", "moved away"), ("suspended", ""), ("created", ""),
+    ]  # fmt: skip
+
+
+async def test_an_active_merchant_that_cannot_be_closed_stays_active(tx: Tx) -> None:
+    order = await world.pay_order(tx, await world.create_order(tx))
+    with pytest.raises(NotClosable):
+        async with tx.transaction():
+            await onboarding.close(tx, order.merchant_id, ANN, NOW)
+    assert (await merchants.find(tx, order.merchant_id)).status == "ACTIVE"
+
+
 async def test_a_debt_prevents_closing(tx: Tx) -> None:
     order = await world.settle_order(tx, await world.pay_order(tx, await world.create_order(tx)))
     lost = await world.report_dispute(tx, order, "LOST")
@@ -156,9 +173,6 @@ def test_a_closed_merchants_keys_and_members_are_refused_and_staff_can_read_its_
     endpoint, session = shop.create_endpoint(), shop.create_session()
     home = f"/dashboard/{shop.id}/"
     assert (ada.get(home).status_code, shop.get("/v1/orders").status_code) == (200, 200)
-    with pytest.raises(Invalid, match="must be SUSPENDED"):
-        server.tx(lambda tx: onboarding.close(tx, shop.id, ANN, now))
-    server.tx(lambda tx: merchants.change_status(tx, shop.id, "suspended", ANN, now))
     closed, unfinished = server.tx(lambda tx: onboarding.close(tx, shop.id, ANN, now))
     assert (closed.status, unfinished.sessions) == ("CLOSED", 1)
     assert shop.get("/v1/orders").status_code == 401

@@ -22,7 +22,10 @@ CONDITIONAL: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
     },
     "console/credential_fields.html": {"unchecked": ()},  # a checkbox
-    "console/difference.html": {"merchant": ("/console/reconciliation/{difference:id}/resolve",)},
+    "console/difference.html": {
+        "correction": ("/console/reconciliation/{difference:id}/resolve",),
+        "merchant": ("/console/reconciliation/{difference:id}/resolve",),
+    },
     "console/member_invitation.html": {
         "language": ("/console/merchants/{merchant:id}/members",),
     },

@@ -14,6 +14,7 @@ CONDITIONAL: Final = frozenset({
     "adjust",  # of differences that an adjustment can resolve
     "amount",  # of actions on payments and differences with an amount
     "confirm",  # of closing a merchant
+    "correction",  # of differences for which the page proposes one
     "description",  # of payment links without a product
     "explanation",  # of a dispute that is contested
     "form_id",

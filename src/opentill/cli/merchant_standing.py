@@ -142,7 +142,7 @@ def resume(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> dict[str,
 
 @acting()
 def close(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> output.Result:
-    """Close a suspended merchant for good, if it has no money and no open payments."""
+    """Close a merchant for good, if it has no money and no open payments."""
     from opentill import onboarding
 
     async def work(tx: "Tx", now: int) -> "tuple[Merchant, Unfinished]":

@@ -70,7 +70,7 @@ ACTION: Final[Mapping[str, str]] = {
     "mail set": N_("Email settings changed"),
     "merchants apply": N_("Merchant applied"),
     "merchants approve": N_("Merchant approved"),
-    "merchants capability": N_("Capability switched"),
+    "merchants capability": N_("Payments, refunds or payouts switched"),
     "merchants close": N_("Merchant closed"),
     "merchants create": N_("Merchant created"),
     "merchants decline": N_("Merchant declined"),

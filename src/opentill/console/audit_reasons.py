@@ -39,7 +39,8 @@ def write(localizer: Localizer, reason: str) -> Markup:
     if reason in _NOTED:
         return localizer.gettext(_NOTED[reason])
     if (match := _STAFF.fullmatch(reason)) and match[1] in _ROLES:
-        return localizer.gettext(_ROLES[match[1]])
+        role = localizer.gettext(_ROLES[match[1]])
+        return localizer.gettext(N_("As staff, with the role {role}"), role=role)
     if match := _INVITED.fullmatch(reason):
         return localizer.gettext(N_("Invited by {who}"), who=isolated(match[1]))
     return escape(reason)

@@ -57,6 +57,11 @@ def amount_text(localizer: Localizer, text: str) -> str:
     return " · ".join(part for part in (localizer.amount(side.money), rest) if part)
 
 
+def amounts_of(difference: OpenDifference) -> tuple[Money | None, Money | None]:
+    """Return the amount in the books and the one in the report, None if a side has none."""
+    return _Side.read(difference.ours).money, _Side.read(difference.theirs).money
+
+
 def what_differs(localizer: Localizer, difference: OpenDifference) -> str:
     """Say which of amount, currency and status differ; "" if the texts do not show it."""
     ours, theirs = _Side.read(difference.ours), _Side.read(difference.theirs)

@@ -110,7 +110,7 @@ def _amounts(localizer: Localizer, balance: TrialBalance, recharged: int) -> lis
         N_("Owed to merchants"): sum(getattr(balance, name) for name in MERCHANT_ACCOUNTS),
         N_("Pending"): balance.pending,
         N_("Available"): balance.available,
-        N_("Frozen"): balance.frozen,
+        N_("On hold"): balance.frozen,
         N_("In reserve"): balance.reserve,
         N_("Paid out or on its way"): balance.bank + recharged,
         N_("Earned"): balance.platform,

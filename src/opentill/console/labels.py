@@ -90,7 +90,7 @@ ABOUT_STAFF_ROLE: Final = {
 ACCOUNT: Final = {
     "pending": N_("Pending"),
     "available": N_("Available"),
-    "frozen": N_("Frozen"),
+    "frozen": N_("On hold"),
     "reserve": N_("In reserve"),
 }
 ADJUSTMENT_ERROR: Final = {
@@ -154,8 +154,11 @@ DIFFERENCE: Final = {
 }
 DIFFERENCE_ERROR: Final = {
     "reason": GIVE_A_REASON,
-    "adjust": N_("Choose an adjustment, or leave amount and order empty. Nothing was moved."),
+    "adjust": N_("Choose one adjustment, or leave amount and order empty. Nothing was moved."),
     "amount": N_("Enter an amount that this merchant’s balance allows, such as 25.00."),
+    "correction": N_(
+        "The merchant’s available balance does not allow this correction. Nothing was moved."
+    ),
     "merchant": N_("Enter the ID of the merchant whose balance is adjusted."),
     "order": N_("Enter the order that the correction is about; other adjustments have none."),
     "account": N_("This adjustment must be positive."),
@@ -205,7 +208,7 @@ MERCHANT_STATUS: Final = {
 OPEN_ITEM: Final = {
     "pending": N_("Pending balance:"),
     "available": N_("Available balance:"),
-    "frozen": N_("Frozen balance:"),
+    "frozen": N_("On hold:"),
     "reserve": N_("In reserve:"),
     "payments": N_("Payments under way:"),
     "refunds": N_("Refunds under way:"),
@@ -276,7 +279,7 @@ RATE_STATE: Final = {
 TRIAL_ACCOUNT: Final = {
     "pending": N_("Pending"),
     "available": N_("Available"),
-    "frozen": N_("Frozen"),
+    "frozen": N_("On hold"),
     "reserve": N_("In reserve"),
     "gateway": N_("Gateway clearing"),
     "bank": N_("Bank clearing"),
@@ -285,7 +288,7 @@ TRIAL_ACCOUNT: Final = {
 ABOUT_TRIAL_ACCOUNT: Final = {
     "pending": N_("Owed to merchants for payments that are not settled yet."),
     "available": N_("Owed to merchants, and ready to be paid out."),
-    "frozen": N_("Owed to merchants, and frozen for refunds and disputes in progress."),
+    "frozen": N_("Owed to merchants, and held for refunds and disputes in progress."),
     "reserve": N_("Owed to merchants, and kept back as their rolling reserve."),
     "gateway": N_(
         "Payments that gateways have taken, less refunds and lost disputes. A debit is what "

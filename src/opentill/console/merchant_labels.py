@@ -24,7 +24,7 @@ ABOUT_STANDING_ACTION: Final = {
         "No sessions, payments or payouts can be started any more. Those under way are completed, "
         "and customers still get refunds."
     ),
-    "resumed": N_("Capabilities that were switched off separately stay off."),
+    "resumed": N_("What was switched off separately stays off."),
     "closed": N_(
         "API keys, members, endpoints and Epay stop working. Staff can still view its books."
     ),
@@ -39,6 +39,14 @@ CAPABILITY: Final = {
     "charge": N_("Payments"),
     "refund": N_("Refunds"),
     "payout": N_("Payouts"),
+}
+CAPABILITY_RESULT: Final = {
+    "charge-on": N_("Payments are switched on."),
+    "charge-off": N_("Payments are switched off."),
+    "refund-on": N_("Refunds are switched on."),
+    "refund-off": N_("Refunds are switched off."),
+    "payout-on": N_("Payouts are switched on."),
+    "payout-off": N_("Payouts are switched off."),
 }
 CAPABILITY_SWITCH: Final = {
     "on": N_("Switch on"),
@@ -71,7 +79,6 @@ STANDING_RESULT: Final = {
     "resumed": N_("The merchant is active again."),
     "declined": N_("The application is declined."),
     "closed": N_("The merchant is closed."),
-    "switched": N_("The capability is switched."),
     "noted": N_("The note is added."),
 }
 TERM: Final = {

@@ -305,7 +305,7 @@ def _offer_confirmation(unpaid: Order) -> Offer:
 def _offer_for_refund(refund: Refund) -> Iterator[Offer]:
     debit = Money(refund.debit_minor, refund.debit_currency)
     paid_back = (N_("The customer has got back"), Money(refund.amount_minor, refund.currency))
-    unfrozen = (N_("Leaves the merchant’s frozen balance"), debit)
+    unfrozen = (N_("Leaves the merchant’s money on hold"), debit)
     yield Offer(action=REFUND_DONE, subject=refund.id, moves=(paid_back, unfrozen))
     released = (N_("Returns to the merchant’s balance"), debit)
     yield Offer(action=REFUND_FAILED, subject=refund.id, moves=(released,), limited=debit)

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from opentill import merchants, people, reconciliation
 from opentill.adjustments import KINDS, AdjustmentRequest, Kind
+from opentill.console.difference_subject import Subject, find_subject
 from opentill.console.difference_texts import amount_text, what_differs
 from opentill.console.labels import DIFFERENCE_ERROR, GIVE_A_REASON
 from opentill.console.report_uploads import ReportRefused, read_report
@@ -15,7 +16,7 @@ from opentill.console.zone import ZONE
 from opentill.core import amounts
 from opentill.core.amounts import UnreadableAmount
 from opentill.core.errors import Invalid, NotFound
-from opentill.core.ids import is_id
+from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.portal import lists, render
 from opentill.portal.labels import AMOUNT_ERROR
@@ -56,7 +57,8 @@ _REPORT_FORMATS: Final = (
     (N_("All others"), N_("CSV with the columns of the example")),
 )
 _ALWAYS_IN_FORM: Final = ("reason", "adjust", "amount", "order")
-_FIELDS: Final = (*_ALWAYS_IN_FORM, "merchant")  # only a difference without a merchant asks for one
+# Only a difference without a merchant asks for one, and only some have a proposed correction.
+_FIELDS: Final = (*_ALWAYS_IN_FORM, "merchant", "correction")
 
 
 async def list_differences(request: PageRequest) -> Response:
@@ -138,6 +140,7 @@ async def _page(
         difference = await reconciliation.find_difference(tx, request.ids["difference"])
         merchant_ids = [difference.merchant_id] if difference.merchant_id else []
         names = await merchants.names(tx, merchant_ids)
+        subject = await find_subject(tx, request, difference)
     return render.page(
         request,
         "difference.html",
@@ -145,7 +148,8 @@ async def _page(
         difference=difference,
         names=names,
         what_differs=what_differs(request.localizer, difference),
-        has_page=is_id(difference.reference) and request.may("payments.read"),
+        subject=subject,
+        correction=_correction_text(request, subject),
         kinds=KINDS,
         kind_names=_KIND_NAMES,
         amount_text=partial(amount_text, request.localizer),
@@ -153,6 +157,14 @@ async def _page(
         errors=errors or {},
         zone=ZONE,
     )
+
+
+def _correction_text(request: PageRequest, subject: Subject) -> str:
+    """Return the proposed correction with its sign, "" if there is none."""
+    if subject.correction_minor is None:
+        return ""
+    amount = request.localizer.amount(Money(subject.correction_minor, subject.currency))
+    return amount if subject.correction_minor < 0 else f"+{amount}"
 
 
 async def resolve_difference(request: PageRequest) -> Response:
@@ -168,7 +180,12 @@ async def resolve_difference(request: PageRequest) -> Response:
     async def work(tx: Tx) -> None:
         difference = await reconciliation.find_difference(tx, difference_id)
         merchant_id = difference.merchant_id or values["merchant"]
-        adjustment = await _read_adjustment(tx, values, merchant_id, difference_id, actor)
+        if values["correction"]:
+            _check_single(values)
+            subject = await find_subject(tx, request, difference)
+            adjustment: AdjustmentRequest | None = subject.correction(actor, difference_id)
+        else:
+            adjustment = await _read_adjustment(tx, values, merchant_id, difference_id, actor)
         await reconciliation.resolve(
             tx, difference_id, actor, request.now, adjustment, merchant_id, above
         )
@@ -177,11 +194,19 @@ async def resolve_difference(request: PageRequest) -> Response:
         await request.app.db.run(work)
     except Invalid as problem:
         field = str(problem.field)
+        if field == "amount" and values["correction"]:
+            field = "correction"
         error = DIFFERENCE_ERROR[field]
         if isinstance(problem, UnreadableAmount):
             error = AMOUNT_ERROR.get(problem.problem, error)
         return await _page(request, 400, {field: error}, values)
     return render.see_other(request, f"{PLACE}?done=1")
+
+
+def _check_single(values: dict[str, str]) -> None:
+    """Raise Invalid if the form has an adjustment beside the proposed correction."""
+    if values["adjust"] or values["amount"] or values["order"]:
+        raise Invalid("adjust", "adjust must not be given with the proposed correction")
 
 
 async def _read_adjustment(

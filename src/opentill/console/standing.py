@@ -79,8 +79,13 @@ async def _page(
         history = await merchants.status_history(tx, merchant.id, _MOST_EVENTS)
         switched_off = await merchants.switched_off(tx, merchant.id)
         unfinished = (
-            await onboarding.unfinished(tx, merchant) if merchant.status == "SUSPENDED" else None
+            await onboarding.unfinished(tx, merchant)
+            if merchant.status in {"ACTIVE", "SUSPENDED"}
+            else None
         )
+    events: list[StatusEvent] = [event for event in _EVENTS[merchant.status] if event != "closed"]
+    if unfinished is not None and not unfinished.blockers:
+        events.append("closed")  # an active merchant is suspended by the same form
     form_input = form_input or FormInput()
     return render.page(
         request,
@@ -90,7 +95,7 @@ async def _page(
         capabilities=merchants.CAPABILITIES,
         switchable=merchant.status in {"ACTIVE", "SUSPENDED"},
         switched_off=switched_off,
-        events=_EVENTS[merchant.status],
+        events=events,
         manages=request.may("merchants.manage"),
         application=application,
         history=history,
@@ -165,13 +170,14 @@ async def switch_capability(request: PageRequest) -> Response:
     if capability is None:
         return await _page(request, 400)
     actor = people.actor_of(request.login, form.get("reason", ""))
+    is_on = form.get("state") == "on"
 
     async def work(tx: Tx) -> str:
         merchant = await merchants.set_capability(
             tx,
             request.merchant_id,
             capability,
-            on=form.get("state") == "on",
+            on=is_on,
             actor=actor,
             now=request.now,
             notes=form.get("notes", ""),
@@ -182,7 +188,8 @@ async def switch_capability(request: PageRequest) -> Response:
         await form_ids.run_once(request, work)
     except (Invalid, KeyReused) as problem:
         return await _refuse(request, capability, form, problem)
-    return render.see_other(request, f"{_path(request.merchant_id)}?done=switched")
+    result = f"{capability}-{'on' if is_on else 'off'}"
+    return render.see_other(request, f"{_path(request.merchant_id)}?done={result}")
 
 
 async def add_note(request: PageRequest) -> Response:
@@ -260,7 +267,8 @@ pages: Final = (
          proves=N_("Change the status of a merchant"), about=proof_facts.of_merchant),
     Page("POST", f"{_STANDING}/capability", "merchants.manage", switch_capability,
          fields=("capability", "state", "reason", "notes"),
-         proves=N_("Switch a capability of a merchant"), about=proof_facts.of_merchant),
+         proves=N_("Switch payments, refunds or payouts of a merchant"),
+         about=proof_facts.of_merchant),
     Page("POST", f"{_STANDING}/notes", "merchants.manage", add_note, fields=("notes",),
          proves=N_("Add a note to a merchant"), about=proof_facts.of_merchant),
 )  # fmt: skip

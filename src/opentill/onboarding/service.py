@@ -73,12 +73,16 @@ async def unfinished(tx: Tx, merchant: Merchant) -> Unfinished:
 async def close(
     tx: Tx, merchant_id: str, actor: Actor, now: int, *, notes: str = ""
 ) -> tuple[Merchant, Unfinished]:
-    """Close a SUSPENDED merchant permanently; return it with its remaining open sessions.
+    """Close a merchant permanently; return it with its remaining open sessions.
 
+    An ACTIVE merchant is suspended by the same transaction: changes of the standing wait for those
+    who rely on it, so nothing can begin between the suspension and the count of what is left.
     After the commit its keys and memberships are void and its endpoints get no events; staff can
     still read its books, and late payments are still recorded. Raises NotFound, NotClosable, and
     Invalid like ``merchants.change_status``.
     """
+    if (await merchants.find(tx, merchant_id)).status == "ACTIVE":
+        await merchants.change_status(tx, merchant_id, "suspended", actor, now)
     merchant = await merchants.change_status(tx, merchant_id, "closed", actor, now, notes=notes)
     left = await unfinished(tx, merchant)
     if left.blockers:

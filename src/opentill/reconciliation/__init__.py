@@ -2,6 +2,7 @@
 
 from opentill.reconciliation.bank import SOURCE as BANK
 from opentill.reconciliation.bank import apply as apply_bank_report
+from opentill.reconciliation.bank import payout_id_of, run_id_of
 from opentill.reconciliation.bank_lines import COLUMNS as BANK_COLUMNS
 from opentill.reconciliation.inbox import (
     count_open,
@@ -13,6 +14,7 @@ from opentill.reconciliation.inbox import (
     resolve,
 )
 from opentill.reconciliation.inbox import find as find_difference
+from opentill.reconciliation.items import find_item, is_settled
 from opentill.reconciliation.model import (
     BankResult,
     Difference,
@@ -36,13 +38,17 @@ __all__ = [
     "apply_bank_report",
     "count_open",
     "find_difference",
+    "find_item",
     "has_payments",
+    "is_settled",
     "list_bookings",
     "list_differences",
     "list_files",
     "list_of_reference",
+    "payout_id_of",
     "reconcile",
     "reconcile_file",
     "reject_adjustment",
     "resolve",
+    "run_id_of",
 ]

@@ -100,12 +100,12 @@ async def _apply(
     while batch := list(islice(lines, _BATCH)):
         # A payout must be PAID before it comes back, but some banks list the newest line first.
         batch.sort(key=lambda line: line.kind == "returned")
-        ids = [_payout_id(line.end_to_end) for line in batch]
+        ids = [payout_id_of(line.end_to_end) for line in batch]
         async with db.connection() as tx:
             payouts_by_id = {payout.id: payout for payout in await payouts.find_many(tx, ids)}
             sums = await _sums_of_payouts(tx, batch, now)
         for line, payout_id in zip(batch, ids, strict=True):
-            run_id = "" if payout_id else _run_id(line.payment)
+            run_id = "" if payout_id else run_id_of(line.payment)
             if run_id:
                 booking = _RunBooking(stored.id, line, run_id, again=(line.kind, run_id) in seen)
                 effects = await _apply_run_booking(db, booking, uploader, now)
@@ -159,14 +159,14 @@ def _plain(text: str) -> str:
     return "".join(letter for letter in text.lower() if letter.isascii() and letter.isalnum())
 
 
-def _payout_id(text: str) -> str:
+def payout_id_of(text: str) -> str:
     """Return the id of the payout that an end-to-end id names, "" if it names none."""
     plain = _plain(text)
     digits = plain.removeprefix("po")
     return f"po_{digits}" if plain != digits and len(digits) == _ID_DIGITS else ""
 
 
-def _run_id(text: str) -> str:
+def run_id_of(text: str) -> str:
     """Return the id of the run whose file has this payment id (PmtInfId), "" if there is none."""
     plain = _plain(text)
     digits = plain.removeprefix("run")[:_ID_DIGITS]
