@@ -208,7 +208,7 @@ def test_an_endpoint_can_be_disabled_enabled_and_removed(shop: Shop) -> None:
     owner.post(f"{path}/status", {"status": "DISABLED"})
     for page in (viewer.get(path), viewer.get(list_path)):
         assert "It was switched off · last changed" in text_of(page)
-        assert '<form method="post"' not in page.text.partition("<main")[2]
+        assert 'method="post"' not in page.text.partition("<main")[2]
     assert "disabled: enable it first" in owner.post(
         f"{path}/test", {"form_id": new_form_id(owner, path)}
     ).text  # fmt: skip
