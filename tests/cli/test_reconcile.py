@@ -122,6 +122,10 @@ def test_a_payment_missing_at_the_bank_is_reported(
     file = deployment.directory / "empty.csv"
     file.write_text(HEAD)
     process = deployment.run("reconcile", "sandbox", str(file), "--json")
+    assert process.returncode == 2
+    assert "the report has no rows" in process.stderr
+    days = ("--from", "2000-01-01", "--to", "2099-01-01")
+    process = deployment.run("reconcile", "sandbox", str(file), *days, "--json")
     assert process.returncode == 1
     (difference,) = json.loads(process.stdout)["differences"]
     assert (difference["what"], difference["line"]) == ("missing in report", None)

@@ -67,9 +67,9 @@ def compare(
     The report is CSV with the columns kind (payment, refund, refund_failure, chargeback, recovery,
     payment_failure), reference (our attempt or refund id or the gateway's own), amount, currency
     and settled_at; or as Stripe (balance transactions, itemised reports), Alipay (trades) or WeChat
-    Pay (trade bill) exports it. PayPal's is fetched, from --from until three hours ago. For a file,
-    its first and last time are the range without --from and --to. No money moves: differences go to
-    the inbox, each once.
+    Pay (trade bill) exports it. PayPal's is fetched, from --from until three hours ago. Without
+    --from and --to, a file is compared for the days of which it consists, or between its first and
+    last time. No money moves: differences go to the inbox, each once.
     """
     start, end = inputs.period(since, until)
 

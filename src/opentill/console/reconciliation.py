@@ -22,7 +22,7 @@ from opentill.portal import lists, render
 from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
-from opentill.reconciliation import Report
+from opentill.reconciliation import Report, ReportWithoutPeriod
 from opentill.web.translations import N_, NC_
 
 _MOST_ROWS: Final = 200  # a list shows at most this many differences or bookings
@@ -116,6 +116,9 @@ async def compare_report(request: PageRequest) -> Response:
     report = Report(gateway=gateway, file=io.BytesIO(file.content), name=file.name)
     try:
         result = await reconciliation.reconcile_file(request.app.db, report, actor, request.now)
+    except ReportWithoutPeriod:
+        error = N_("This report has no rows and does not state its days, so nothing was compared.")
+        return await _list_page(request, 400, {"file": error})
     except Invalid:
         error = N_("This is not a report with the required columns. Nothing was recorded.")
         return await _list_page(request, 400, {"file": error})

@@ -1,8 +1,8 @@
 """Alipay's bill of trades (业务明细), as its merchant center and its API export it.
 
 The API's archive has two files in GBK: the trades, and sums of them (汇总), which are skipped. The
-trades are a table between lines that begin with ``#``; its cells may end with tabs, and refunds
-have negative amounts (https://opendocs.alipay.com/open/204/106262).
+trades are a table between lines that begin with ``#``, which state the bill's period; its cells
+may end with tabs, and refunds have negative amounts (https://opendocs.alipay.com/open/204/106262).
 """
 
 import csv
@@ -17,7 +17,7 @@ from opentill.core import times
 from opentill.core.errors import Invalid
 from opentill.core.money import MOST_MINOR
 from opentill.reconciliation.lines import LONGEST
-from opentill.reconciliation.model import Kind, Row
+from opentill.reconciliation.model import Kind, Period, Row, bounds_of_moment
 
 _CURRENCY: Final = "CNY"
 _CHINA: Final = timezone(timedelta(hours=8))
@@ -31,6 +31,11 @@ _AT, _PRICE, _REQUEST = "完成时间", "订单金额", "退款批次号/请求�
 _COLUMNS: Final = (_TRADE, _ORDER, _KIND, _AT, _PRICE, _REQUEST)
 _KINDS: Final[dict[str, Kind]] = {"交易": "payment", "退款": "refund"}
 _MOST_LINES: Final = 100  # before the table
+# The period, in China's time. Its end is the first moment after it.
+_STATED: Final = r"[：:]\s*\[(\d{4})年(\d\d)月(\d\d)日\s*(\d\d):(\d\d):(\d\d)\]"
+_SINCE: Final = re.compile("起始日期" + _STATED, re.ASCII)
+_UNTIL: Final = re.compile("终止日期" + _STATED, re.ASCII)
+_EXPORTED: Final = re.compile("导出时间" + _STATED, re.ASCII)
 
 
 def encoding_of(file: IO[bytes]) -> str:
@@ -57,12 +62,16 @@ def is_bill(first_row: list[str]) -> bool:
     return bool(first_row) and first_row[0].strip().startswith(_TITLE)
 
 
-def read(lines: Any) -> Iterator[Row]:
-    """Yield the rows of a ``csv.reader``, whose first row was read. Raises Invalid."""
-    header = _find_header(lines)
+def read(lines: Any, period: Period) -> Iterator[Row]:
+    """Yield the rows of a ``csv.reader``, whose first row was read. Raises Invalid.
+
+    Stores the bill's period in ``period``.
+    """
+    header = _find_header(lines, period)
     try:
         for cells in lines:
             if cells and cells[0].startswith("#"):
+                _end_at_export(lines, period)
                 return
             if not any(cell.strip() for cell in cells):
                 continue
@@ -79,9 +88,14 @@ def read(lines: Any) -> Iterator[Row]:
     raise Invalid("file", reason)
 
 
-def _find_header(lines: Any) -> list[str]:
-    """Return the names of the columns, without their unit."""
+def _find_header(lines: Any, period: Period) -> list[str]:
+    """Return the names of the columns, without their unit. Stores the period."""
     for cells in lines:
+        text = ",".join(cells)
+        since, until = _SINCE.search(text), _UNTIL.search(text)
+        if since is not None and until is not None:
+            period.since = _stated_time(lines.line_num, since)
+            period.until = _stated_time(lines.line_num, until) - 1
         names = [_UNIT.sub("", cell.strip()) for cell in cells]
         if names.count(_TRADE) == 1 and all(names.count(name) == 1 for name in _COLUMNS):
             return names
@@ -101,14 +115,35 @@ def _row(line: int, cells: Mapping[str, str]) -> Row:
     minor = int(Decimal(number[1]).scaleb(2)) if number is not None else -1
     if not 0 <= minor <= MOST_MINOR or not reference or "\x00" in reference:
         raise Invalid("file", f"line {line}: must have a number and an amount such as 9.99")
+    settled_at = _parse_time(line, cells[_AT])
+    complete_since, complete_until = bounds_of_moment(settled_at, 1000)
     return Row(
         line=line,
         kind=kind,
         reference=reference[:255],
         amount_minor=minor,
         currency=_CURRENCY,
-        settled_at=_parse_time(line, cells[_AT]),
+        settled_at=settled_at,
+        complete_since=complete_since,
+        complete_until=complete_until,
     )
+
+
+def _end_at_export(lines: Any, period: Period) -> None:
+    """End the period at the time of the export, which may be before its last day has ended."""
+    for cells in lines:
+        if (match := _EXPORTED.search(",".join(cells))) is not None and period.until is not None:
+            period.until = min(period.until, _stated_time(lines.line_num, match) - 1)
+
+
+def _stated_time(line: int, match: re.Match[str]) -> int:
+    try:
+        moment = datetime.strptime(" ".join(match.groups()), "%Y %m %d %H %M %S").replace(
+            tzinfo=_CHINA
+        )
+    except ValueError:
+        raise Invalid("file", f"line {line}: {match[0]} must have a date and a time") from None
+    return round(moment.timestamp() * 1000)
 
 
 def _parse_time(line: int, text: str) -> int:

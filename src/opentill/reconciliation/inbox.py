@@ -24,6 +24,7 @@ from opentill.reconciliation import queries
 from opentill.reconciliation.model import (
     Difference,
     EarlierResolution,
+    Item,
     NewDifference,
     OpenDifference,
     StoredFile,
@@ -235,3 +236,27 @@ async def resolve_missing(tx: Tx, source: str, items: Sequence[tuple[str, str]],
         tx, source=source, kind=[kind for kind, _ in items], reference=[id_ for _, id_ in items],
         who=OPENTILL.who, now=now,
     )  # fmt: skip
+
+
+async def add_early(tx: Tx, file_id: str, source: str, items: Sequence[Item], now: int) -> None:
+    """Remember items that a report has although they happened after its end by our books.
+
+    A provider books a payment of midnight on the day before the one on which we learn of it.
+    """
+    await queries.ADD_EARLY.run(
+        tx,
+        id=[new_id("dif") for _ in items],
+        kind=[item.kind for item in items],
+        reference=[item.id for item in items],
+        merchant_id=[item.merchant_id for item in items],
+        ours=[f"{amount(item.amount_minor, item.currency)} {item.status}" for item in items],
+        file_id=file_id, source=source, who=OPENTILL.who, now=now,
+    )  # fmt: skip
+
+
+async def find_early(tx: Tx, source: str, items: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return those of the items (kind, id) that ``add_early`` has remembered."""
+    names = await queries.FIND_EARLY.all(
+        tx, source=source, kind=[kind for kind, _ in items], reference=[id_ for _, id_ in items]
+    )
+    return {(name.kind, name.reference) for name in names}

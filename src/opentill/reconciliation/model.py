@@ -1,8 +1,11 @@
 """Rows of settlement and bank reports, items of our books, and differences between them."""
 
+from datetime import datetime, timedelta, tzinfo
 from typing import Final, Literal, get_args
 
 import msgspec
+
+from opentill.core.errors import Invalid
 
 # "payment_failure" is a payment that the provider took back without a dispute, and "unknown" a row
 # of a type that is not listed here. Our books have neither, so every such row is a difference.
@@ -58,7 +61,39 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     amount_minor: int
     currency: str
     settled_at: int
+    # The report has all movements between these times, according to this row; see ``Period``.
+    complete_since: int
+    complete_until: int
     at_once: bool = False  # whether the provider takes disputed money when the dispute opens
+
+
+class ReportWithoutPeriod(Invalid):
+    """A report without rows that does not state its period, which nobody gave either."""
+
+
+class Period(msgspec.Struct, kw_only=True):
+    """The time of which a report has all movements. Unix ms, inclusive; None: not stated.
+
+    A report that states its period does so before its first row. Otherwise its rows bound it: days
+    count as whole days. A report with times may begin and end between movements of the same moment,
+    so that it is complete only between its first and its last moment.
+    """
+
+    since: int | None = None
+    until: int | None = None
+
+
+def bounds_of_moment(time_ms: int, unit_ms: int) -> tuple[int, int]:
+    """Return ``complete_since`` and ``complete_until`` of a row with a time of this precision."""
+    return time_ms + unit_ms, time_ms - 1
+
+
+def bounds_of_day(time_ms: int, zone: tzinfo) -> tuple[int, int]:
+    """Return ``complete_since`` and ``complete_until`` of a row of a report of whole days."""
+    moment = datetime.fromtimestamp(time_ms / 1000, zone)
+    start = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    end = start + timedelta(days=1)
+    return round(start.timestamp() * 1000), round(end.timestamp() * 1000) - 1
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +113,13 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     def references(self) -> tuple[str, ...]:
         """The references by which a report may name the item."""
         return tuple(name for name in (self.id, self.provider_ref, self.payment) if name)
+
+
+class ItemName(msgspec.Struct, frozen=True):
+    """The kind and the id of an item."""
+
+    kind: str
+    reference: str
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -213,7 +255,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     since: int | None
     until: int | None
     rows: int  # how many rows of the report are within the times
-    items: int  # how many items of our books are within the times
+    items: int  # how many items of our books are in the report, or should be
     matched: int  # how many rows agree with our books
     difference_count: int = msgspec.field(name="found")
     differences: list[Difference]  # at most ``service.MOST``

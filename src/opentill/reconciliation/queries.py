@@ -3,7 +3,13 @@
 from typing import Final
 
 from opentill.db.query import Command, Query, Value
-from opentill.reconciliation.model import Item, OpenDifference, StoredFile, SumOfPayouts
+from opentill.reconciliation.model import (
+    Item,
+    ItemName,
+    OpenDifference,
+    StoredFile,
+    SumOfPayouts,
+)
 
 # All items of a gateway that have moved money or still may. A duplicate payment is a payment and a
 # refund, both under the attempt's id. `at` is when the item happened, which later changes do not
@@ -153,7 +159,8 @@ DIFFERENCE = Query(OpenDifference, "select * from reconciliation_differences whe
 OF_REFERENCE = Query(
     OpenDifference,
     """
-    select * from reconciliation_differences where reference = :reference
+    select * from reconciliation_differences
+    where reference = :reference and what <> 'in an earlier report'
     order by created_at desc, id desc limit :limit
     """,
 )
@@ -169,7 +176,7 @@ RESOLVED = Query(
     OpenDifference,
     """
     select * from reconciliation_differences
-    where resolved_at is not null and kind <> 'booking'
+    where resolved_at is not null and kind <> 'booking' and what <> 'in an earlier report'
         and (:source::text is null or source = :source)
     order by resolved_at desc, id limit :limit
     """,
@@ -210,4 +217,26 @@ RESOLVE_MISSING = Command(
     where resolved_at is null and source = :source and what = 'missing in report'
         and (kind, reference) in (select * from unnest(:kind::text[], :reference::text[]))
     """
+)
+# Items that a report has although our books have them after its end. They are no differences, and
+# nobody has to resolve them.
+ADD_EARLY = Command(
+    """
+    insert into reconciliation_differences (id, file_id, source, what, kind, reference, line,
+        merchant_id, ours, theirs, created_at, resolved_at, resolved_by, resolution)
+    select id, :file_id, :source, 'in an earlier report', kind, reference, null, merchant_id, ours,
+        '', :now, :now, :who, 'a report has it before our time of it'
+    from unnest(:id::text[], :kind::text[], :reference::text[], :merchant_id::text[], :ours::text[])
+        as new (id, kind, reference, merchant_id, ours)
+    on conflict (source, what, kind, reference, ours, theirs) do nothing
+    """
+)
+FIND_EARLY = Query(
+    ItemName,
+    """
+    select d.kind, d.reference
+    from unnest(:kind::text[], :reference::text[]) as item (kind, reference)
+    join reconciliation_differences d on d.source = :source and d.what = 'in an earlier report'
+        and d.kind = item.kind and d.reference = item.reference
+    """,
 )

@@ -17,11 +17,20 @@ from opentill.core import times
 from opentill.core.errors import Invalid
 from opentill.core.money import EXPONENTS, MOST_MINOR, exponent
 from opentill.reconciliation import alipay, stripe, wechat_pay
-from opentill.reconciliation.model import COLUMNS, KINDS, Kind, Row
+from opentill.reconciliation.model import (
+    COLUMNS,
+    KINDS,
+    Kind,
+    Period,
+    Row,
+    bounds_of_day,
+    bounds_of_moment,
+)
 
 _BATCH: Final = 1000
 _AMOUNT: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,6}))?", re.ASCII)
 _MILLIS: Final = re.compile(r"[0-9]{9,15}", re.ASCII)
+_DATE: Final = re.compile(r"[0-9]{4}-?(?:[0-9]{2}-?[0-9]{2}|W[0-9]{2}(?:-?[0-9])?)", re.ASCII)
 _REFERENCE_MOST: Final = 255
 
 
@@ -29,9 +38,10 @@ def _refuse(line: int, column: str) -> Invalid:
     return Invalid("file", f"line {line}: {column} must be {COLUMNS[column]}")
 
 
-def read(lines: Iterable[str]) -> Iterator[Row]:
+def read(lines: Iterable[str], period: Period | None = None) -> Iterator[Row]:
     """Yield the rows of a report. Raises Invalid that names the line and what is accepted.
 
+    Stores in ``period`` the time that the report says it covers, if it says so.
     Reports that Stripe and WeChat Pay export are recognized by their columns, Alipay's by their
     first line.
     """
@@ -40,7 +50,7 @@ def read(lines: Iterable[str]) -> Iterator[Row]:
     try:
         header = [name.strip().lower() for name in next(reader, None) or []]
         if alipay.is_bill(header):
-            yield from alipay.read(reader)
+            yield from alipay.read(reader, period or Period())
             return
         if wechat_pay.is_bill(header):
             yield from wechat_pay.read(rest, header)
@@ -74,13 +84,17 @@ def _parse_row(line: int, cells: Mapping[str, str]) -> Row:
         raise _refuse(line, "reference")
     if cells["currency"] not in EXPONENTS:
         raise _refuse(line, "currency")
+    settled_at = _parse_time(line, cells["settled_at"])
+    complete_since, complete_until = _bounds(settled_at, cells["settled_at"])
     return Row(
         line=line,
         kind=kind,
         reference=cells["reference"],
         amount_minor=_parse_amount(line, cells["amount"], cells["currency"]),
         currency=cells["currency"],
-        settled_at=_parse_time(line, cells["settled_at"]),
+        settled_at=settled_at,
+        complete_since=complete_since,
+        complete_until=complete_until,
     )
 
 
@@ -103,6 +117,15 @@ def _parse_time(line: int, text: str) -> int:
     return time_ms
 
 
+def _bounds(settled_at: int, text: str) -> tuple[int, int]:
+    """Return what a row says about the completeness of its report; ``text`` is the cell."""
+    if _MILLIS.fullmatch(text):
+        return bounds_of_moment(settled_at, 1)
+    if _DATE.fullmatch(text):
+        return bounds_of_day(settled_at, UTC)
+    return bounds_of_moment(settled_at, 1 if settled_at % 1000 else 1000)
+
+
 def _millis_of(text: str) -> int:
     moment = datetime.fromisoformat(text)
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -119,16 +142,16 @@ class Stage:
             pragma journal_mode = off;
             pragma cache_size = -8192;
             create table rows (line integer primary key, kind text, reference text,
-                amount_minor integer, currency text, settled_at integer, at_once integer,
-                taken integer default 0);
+                amount_minor integer, currency text, settled_at integer, complete_since integer,
+                complete_until integer, at_once integer, taken integer default 0);
             begin;
         """)
         while batch := list(islice(rows, _BATCH)):
             self._sql.executemany(
-                "insert into rows values (?, ?, ?, ?, ?, ?, ?, 0)",
+                "insert into rows values (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
                 [
                     (row.line, row.kind, row.reference, row.amount_minor, row.currency,
-                     row.settled_at, row.at_once)
+                     row.settled_at, row.complete_since, row.complete_until, row.at_once)
                     for row in batch
                 ],
             )  # fmt: skip
@@ -143,12 +166,20 @@ class Stage:
         """Close the database, which deletes its file."""
         self._sql.close()
 
-    def span(self) -> tuple[int, int] | None:
-        """Return the earliest and the latest time of the rows, Unix ms; None if there are none."""
-        first, last = self._sql.execute(
-            "select min(settled_at), max(settled_at) from rows"
+    def span(self) -> Period:
+        """Return the time from the first to the last row; days count as whole days."""
+        since, until = self._sql.execute(
+            "select min(min(settled_at, complete_since)), max(max(settled_at, complete_until))"
+            " from rows"
         ).fetchone()
-        return None if first is None else (first, last)
+        return Period(since=since, until=until)
+
+    def complete(self) -> Period:
+        """Return the time of which the report has all movements, according to its rows."""
+        since, until = self._sql.execute(
+            "select min(complete_since), max(complete_until) from rows"
+        ).fetchone()
+        return Period(since=since, until=until)
 
     def takes_at_once(self) -> bool:
         """Whether the provider takes disputed money when a dispute opens."""
@@ -186,7 +217,10 @@ class Stage:
         )
 
     def _rows(self, where: str, values: tuple[object, ...]) -> list[Row]:
-        columns = "line, kind, reference, amount_minor, currency, settled_at, at_once"
+        columns = (
+            "line, kind, reference, amount_minor, currency, settled_at, complete_since,"
+            " complete_until, at_once"
+        )
         names = columns.split(", ")
         cursor = self._sql.execute(f"select {columns} from rows {where}", values)  # noqa: S608 - built from constants
         return [Row(**dict(zip(names, row, strict=True))) for row in cursor]

@@ -21,6 +21,8 @@ from opentill.reconciliation.model import (
     Difference,
     Discrepancy,
     Item,
+    Period,
+    ReportWithoutPeriod,
     Result,
     Row,
 )
@@ -56,6 +58,8 @@ class _Findings:
         # Whether an item that an earlier report lacked is still an open difference.
         self._has_missing = False
         self._matched_items: list[tuple[str, str]] = []
+        # Items that the report has although our books have them after its end.
+        self._early: list[Item] = []
 
     async def begin(self, db: Db) -> None:
         """Read whether the inbox has an open difference about an item missing from a report."""
@@ -66,14 +70,16 @@ class _Findings:
     async def record(self, db: Db, at_least: int = _BATCH) -> None:
         """Write to the inbox, once ``at_least`` rows have accumulated."""
         recording = self._recording
-        if recording is None or len(self._new) + len(self._matched_items) < at_least:
+        size = len(self._new) + len(self._matched_items) + len(self._early)
+        if recording is None or size < at_least:
             return
-        new, matched = self._new, self._matched_items
-        self._new, self._matched_items = [], []
+        new, matched, early = self._new, self._matched_items, self._early
+        self._new, self._matched_items, self._early = [], [], []
 
         async def write(tx: Tx) -> None:
             await inbox.add(tx, recording.file_id, recording.source, new, recording.now)
             await inbox.resolve_missing(tx, recording.source, matched, recording.now)
+            await inbox.add_early(tx, recording.file_id, recording.source, early, recording.now)
 
         await db.run(write)
 
@@ -98,6 +104,11 @@ class _Findings:
             self._new.append(difference)
         if len(self.returned) < MOST:
             self.returned.append(difference)
+
+    def note_early(self, item: Item) -> None:
+        """Remember that a report has an item that belongs into a later report by our time of it."""
+        if self._recording is not None:
+            self._early.append(item)
 
     def compare(self, item: Item, rows: list[Row]) -> None:
         """Compare an item of ours with the rows about it; there should be one row."""
@@ -135,21 +146,34 @@ async def reconcile(
 ) -> Result:
     """Compare a report with the books, between two times (Unix ms, inclusive).
 
-    The times default to those of the report's first and last row; items outside are not reported as
-    missing. ``whole``: the report is complete, so there are no default times. With ``recording``,
-    the differences go to the inbox. Raises Invalid for a file that is not a report, before anything
-    is compared.
+    The times default to those that the report states, else to those of its first and last row;
+    items outside, or at the moment of such a first or last row, are not reported as missing (see
+    ``Period``). ``whole``: the report is complete, so there are no default times. With
+    ``recording``, the differences go to the inbox. Raises Invalid for a file that is not a report,
+    before anything is compared.
     """
-    with Stage(read(lines)) as stage:
-        span = stage.span()
-        if span is not None and not whole:
-            since = span[0] if since is None else since
-            until = span[1] if until is None else until
-        times = (0 if since is None else since, _FOREVER if until is None else until)
+    stated = Period()
+    with Stage(read(lines, stated)) as stage:
+        span, complete = stage.span(), stage.complete()
+        if stated.since is not None:
+            span = complete = stated
+        if not whole:
+            if span.since is None and (since is None or until is None):
+                reason = "the report has no rows; say from when to when it is with --from and --to"
+                raise ReportWithoutPeriod("file", f"file must have a period: {reason}")
+            complete = Period(
+                since=complete.since if since is None else since,
+                until=complete.until if until is None else until,
+            )
+            since = span.since if since is None else since
+            until = span.until if until is None else until
+        else:
+            complete = Period(since=since, until=until)
+        times = _range(Period(since=since, until=until))
         findings = _Findings(recording)
         await findings.begin(db)
         async with db.snapshot() as tx:
-            await _compare_items(db, tx, gateway, stage, times, findings)
+            await _compare_items(db, tx, gateway, stage, times, _range(complete), findings)
             await _compare_remaining_rows(db, tx, gateway, stage, times, findings)
         await findings.record(db, at_least=1)
         return Result(
@@ -163,6 +187,13 @@ async def reconcile(
             difference_count=findings.difference_count,
             differences=findings.returned,
         )
+
+
+def _range(period: Period) -> tuple[int, int]:
+    return (
+        0 if period.since is None else period.since,
+        _FOREVER if period.until is None else period.until,
+    )
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,9 +246,15 @@ async def _reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Res
 
 
 async def _compare_items(
-    db: Db, tx: Tx, gateway: str, stage: Stage, times: tuple[int, int], findings: _Findings
+    db: Db,
+    tx: Tx,
+    gateway: str,
+    stage: Stage,
+    times: tuple[int, int],
+    complete: tuple[int, int],
+    findings: _Findings,
 ) -> None:
-    """Look up our items in the report."""
+    """Look up our items between ``times`` in the report, which has all of those in ``complete``."""
     settled = [(kind, status) for kind, statuses in SETTLED.items() for status in statuses]
     at_once = stage.takes_at_once()
     if at_once:
@@ -236,12 +273,27 @@ async def _compare_items(
         status=[status for _, status in settled],
         at_once=at_once,
     )
+    missing: list[Item] = []
     async for item in items:
         await findings.record(db)
-        findings.items += 1
         if rows := stage.take(item.kind, item.references):
+            findings.items += 1
             findings.compare(item, rows)
-        else:
+        elif complete[0] <= item.at <= complete[1]:
+            missing.append(item)
+            if len(missing) >= _BATCH:
+                await _add_missing(db, gateway, missing, findings)
+                missing = []
+    await _add_missing(db, gateway, missing, findings)
+
+
+async def _add_missing(db: Db, gateway: str, items: list[Item], findings: _Findings) -> None:
+    """Add differences about items that the report lacks, and no earlier report has."""
+    names = [(item.kind, item.id) for item in items]
+    early = await db.read(lambda tx: inbox.find_early(tx, gateway, names))
+    for item in items:
+        if (item.kind, item.id) not in early:
+            findings.items += 1
             findings.add("missing in report", None, item)
 
 
@@ -271,6 +323,8 @@ async def _compare_remaining_rows(
                         findings.add("missing in ledger", each, None, number)
             else:
                 _compare_match(stage, match, findings)
+                if match.at > times[1]:
+                    findings.note_early(match)
 
 
 def _compare_match(stage: Stage, item: Item, findings: _Findings) -> None:

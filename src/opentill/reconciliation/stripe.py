@@ -18,7 +18,7 @@ from typing import Any, Final
 from opentill.core import times
 from opentill.core.errors import Invalid
 from opentill.core.money import EXPONENTS, MOST_MINOR, exponent
-from opentill.reconciliation.model import Kind, Row
+from opentill.reconciliation.model import Kind, Row, bounds_of_moment
 
 Cells = Mapping[str, str]
 _AMOUNT: Final = re.compile(r"(-?)([0-9]{1,15}(?:\.[0-9]{1,6})?)", re.ASCII)
@@ -175,10 +175,7 @@ def _unknown(line: int, type_: str, source: str, amount: tuple[str, str], at: st
     if number is not None and currency in EXPONENTS:
         minor = int(Decimal(number[2]).scaleb(exponent(currency)))
     reference = f"{type_} {source}".replace("\x00", "")[:255]
-    return Row(
-        line=line, kind="unknown", reference=reference, amount_minor=minor,
-        currency=currency[:10], settled_at=_parse_time(line, at), at_once=True,
-    )  # fmt: skip
+    return _row_of(line, "unknown", reference, minor, currency[:10], at)
 
 
 def _row(line: int, cells: Cells, kind: Kind, source: str, amount: tuple[str, str], at: str) -> Row:
@@ -198,9 +195,18 @@ def _row(line: int, cells: Cells, kind: Kind, source: str, amount: tuple[str, st
     is_amount = exact == int(exact) and exact <= MOST_MINOR
     if not is_amount or not reference or "\x00" in reference:
         raise Invalid("file", f"line {line}: must have a source and an amount of {currency}")
+    return _row_of(line, kind, reference[:255], int(exact), currency, at)
+
+
+def _row_of(
+    line: int, kind: Kind, reference: str, amount_minor: int, currency: str, at: str
+) -> Row:
+    settled_at = _parse_time(line, at)
+    complete_since, complete_until = bounds_of_moment(settled_at, 1000)
     return Row(
-        line=line, kind=kind, reference=reference[:255], amount_minor=int(exact),
-        currency=currency, settled_at=_parse_time(line, at), at_once=True,
+        line=line, kind=kind, reference=reference, amount_minor=amount_minor, currency=currency,
+        settled_at=settled_at, complete_since=complete_since, complete_until=complete_until,
+        at_once=True,
     )  # fmt: skip
 
 

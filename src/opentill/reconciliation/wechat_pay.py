@@ -2,8 +2,8 @@
 
 Source: pay.weixin.qq.com, "交易账单详细说明" (format-trade). The file has a header, a line for each
 payment and each accepted refund, another header and a line of totals. A backtick begins each value,
-so that values may contain commas. Times are those of China, amounts are in yuan. The bills of types
-ALL, SUCCESS and REFUND differ in their columns.
+so that values may contain commas. Times are those of China, amounts are in yuan, and a bill has
+whole days of China. The bills of types ALL, SUCCESS and REFUND differ in their columns.
 """
 
 import re
@@ -15,7 +15,7 @@ from typing import Final
 from opentill.core import times
 from opentill.core.errors import Invalid
 from opentill.core.money import EXPONENTS, MOST_MINOR, exponent
-from opentill.reconciliation.model import Kind, Row
+from opentill.reconciliation.model import Kind, Row, bounds_of_day
 
 Cells = Mapping[str, str]
 _CHINA: Final = timezone(timedelta(hours=8))
@@ -73,13 +73,17 @@ def _parse_row(line: int, cells: Cells) -> Row | None:
         reference = f"{state} {reference}"
     if not reference or "\x00" in reference:
         raise Invalid("file", f"line {line}: must have a number of the payment or refund")
+    settled_at = _parse_time(line, cells[_TIME])
+    complete_since, complete_until = bounds_of_day(settled_at, _CHINA)
     return Row(
         line=line,
         kind=kind,
         reference=reference[:255],
         amount_minor=_parse_amount(line, cells, amounts),
         currency=cells[_CURRENCY],
-        settled_at=_parse_time(line, cells[_TIME]),
+        settled_at=settled_at,
+        complete_since=complete_since,
+        complete_until=complete_until,
     )
 
 
