@@ -232,3 +232,20 @@ def test_a_link_for_one_payment_is_said_to_be_for_one(shop: Shop) -> None:
         assert ready in text
         assert hint in text
         assert ("any number of customers" in text) == (uses is None)
+
+
+def test_a_deactivated_link_leads_to_activate_and_offers_no_code_to_share(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    link = shop.data("POST", "/v1/payment-links", {"productId": shop.product["id"]})
+    path = f"/dashboard/{shop.id}/links/{link['id']}"
+    assert f"{link['id']}.svg" in owner.get(path).text
+    assert "$0.00" in text_of(owner.get(f"/dashboard/{shop.id}/links"))
+    owner.post(f"{path}/switch", {"active": "off"})
+    page = owner.get(f"{path}?done=off")
+    assert "This link is deactivated. Nobody can open it." in text_of(page)
+    assert page.text.count('role="status"') == 1  # the banner alone says what was done
+    assert '<button class="button" type="submit">Activate</button>' in page.text
+    for text in ("data-main", f"{link['id']}.svg", "mailto:"):
+        assert text not in page.text
+    owner.post(f"{path}/switch", {"active": "on"})
+    assert "The link is active again." in text_of(owner.get(f"{path}?done=on"))

@@ -181,8 +181,7 @@ LINK_PRICING: Final = {
 }
 LINK_RESULT: Final = {
     "made": N_("The link is ready. Give it to your customers."),
-    "on": N_("The link is switched on."),
-    "off": N_("The link is deactivated."),
+    "on": N_("The link is active again."),
     "saved": N_("The change is saved."),
 }
 LINK_STATE: Final = {

@@ -4,10 +4,19 @@ The names are those of Stripe's dashboard.
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from opentill.core.languages import Language
 from opentill.web.translations import N_, translate
+
+
+class EvidenceField(NamedTuple):
+    """A fact or a file that banks ask for: the field's name, its label and its hint."""
+
+    name: str
+    label: str
+    hint: str = ""
+    kind: Literal["text", "date", "file"] = "text"
 
 
 class DisputeReason(NamedTuple):
@@ -48,6 +57,33 @@ _REPLACED: Final = N_(
 )
 
 _GENERAL: Final = (_MESSAGES, _DELIVERY, _USE, _REFUND_POLICY)
+# The names are those of Stripe's dashboard, as far as it has them.
+_POLICY_HINT: Final = N_("Its address, or the sentence to which the customer agreed.")
+_FIELDS: Final[Mapping[str, tuple[EvidenceField, ...]]] = {
+    _DELIVERY: (
+        EvidenceField("carrier", N_("Carrier"), N_("Such as DHL or UPS.")),
+        EvidenceField("tracking", N_("Tracking number")),
+        EvidenceField("delivered", N_("Date of delivery"), kind="date"),
+    ),
+    _USE: (EvidenceField("service", N_("Date of the service or download"), kind="date"),),
+    _PAID_BACK: (
+        EvidenceField("refund", N_("Refund"), N_("Its date and reference, if you paid it back.")),
+    ),
+    _TWO_ORDERS: (
+        EvidenceField("other", N_("The other payment"), N_("Its ID or your order number.")),
+    ),
+    _REFUND_POLICY: (EvidenceField("policy", N_("Refund policy"), _POLICY_HINT),),
+    _CANCELLATION: (EvidenceField("policy", N_("Cancellation policy"), _POLICY_HINT),),
+}
+_DOCUMENTS: Final[Mapping[str, str]] = {
+    _DELIVERY: N_("Proof of delivery"),
+    _USE: N_("Records of the download or the use"),
+    _PAID_BACK: N_("Proof of the refund"),
+    _TWO_ORDERS: N_("Receipts of both payments"),
+    _IDENTITY: N_("Contract or other proof of identity"),
+    _DESCRIPTION: N_("Product description"),
+    _NOT_CANCELLED: N_("Records of the use"),
+}
 # https://docs.stripe.com/disputes/categories and
 # https://docs.stripe.com/api/disputes/object#dispute_object-reason
 _REASONS: Final[Mapping[str, DisputeReason]] = {
@@ -139,3 +175,15 @@ def text_of(reason: str, language: Language) -> str:
 def evidence_for(reason: str) -> tuple[str, ...]:
     """Return the message ids of the evidence that a dispute with this reason needs."""
     return _REASONS[reason].evidence if reason in _REASONS else _GENERAL
+
+
+def fields_for(reason: str) -> tuple[EvidenceField, ...]:
+    """Return the facts and the files that a dispute with this reason needs, files last."""
+    evidence = evidence_for(reason)
+    facts = (field for item in evidence for field in _FIELDS.get(item, ()))
+    document = next(_DOCUMENTS[item] for item in evidence if item in _DOCUMENTS)
+    return (
+        *facts,
+        EvidenceField("document", document, kind="file"),
+        EvidenceField("messages", N_("Messages with the customer"), kind="file"),
+    )
