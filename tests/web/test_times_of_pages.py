@@ -4,7 +4,11 @@ from datetime import date
 from zoneinfo import ZoneInfo
 
 import pytest
+from babel import Locale
+from babel.dates import format_time
 
+from opentill.core import times
+from opentill.core.languages import offered
 from opentill.web.language import Localizer, choose
 
 NOW = 1_795_788_300_000  # 2026-11-27T14:05Z
@@ -60,3 +64,22 @@ def test_documents_keep_the_year() -> None:
     english = Localizer("merchant", "en")
     assert english.moment_in(NOW, UTC) == "Nov 27, 2026, 2:05\u202fPM"
     assert english.day_in(NOW, UTC) == "Nov 27, 2026"
+
+
+@pytest.mark.parametrize("language", [*offered("customer"), "zh-TW", "en-GB", "fr-CA"])
+def test_the_time_of_day_is_babels_at_each_minute(language: str) -> None:
+    localizer, locale = choose("customer", None, language), Locale.parse(language, sep="-")
+    for second in (*range(0, 86_400, 60), *range(1, 86_400, 600)):
+        moment = times.moment(second * 1000)
+        expected = format_time(moment, "short", tzinfo=UTC, locale=locale)
+        assert localizer.clock(second * 1000, UTC) == expected
+        expected = format_time(moment, "medium", tzinfo=UTC, locale=locale)
+        assert localizer.recent_moment(second * 1000, UTC, 0, seconds=True).endswith(expected)
+
+
+def test_values_in_texts_are_escaped_and_markup_stays() -> None:
+    english = Localizer("merchant", "en")
+    text = english.gettext("{first} to {last} of {total}", first="<b>", last=1, total="&")
+    assert text == "&lt;b&gt; to 1 of &amp;"
+    marked = english.gettext("{first} to {last} of {total}", first=text, last="", total="")
+    assert marked == "&lt;b&gt; to 1 of &amp; to  of "

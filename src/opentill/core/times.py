@@ -28,4 +28,4 @@ def moment(time_ms: int, zone: tzinfo = UTC) -> datetime:
 
 def iso(time_ms: int) -> str:
     """Return a stored time in UTC as ISO 8601, to the second: the attribute of a ``<time>``."""
-    return moment(time_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment(time_ms).isoformat(timespec="seconds").replace("+00:00", "Z")

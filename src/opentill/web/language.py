@@ -10,7 +10,7 @@ if ``?lang=`` changes the language, because the site's own links contain the pre
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, timedelta, tzinfo
+from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from functools import cache, lru_cache
 from operator import itemgetter
@@ -18,11 +18,12 @@ from typing import Final, Literal, cast
 
 from babel import Locale, localedata
 from babel.dates import (
+    DateTimeFormat,
     format_date,
     format_skeleton,
-    format_time,
     format_timedelta,
     get_datetime_format,
+    get_time_format,
 )
 from babel.numbers import (
     NumberPattern,
@@ -39,6 +40,7 @@ from opentill.core.money import Money, exponent
 from opentill.web import cookies, translations
 from opentill.web.translations import NC_
 
+Precision = Literal["short", "medium"]  # of a time of day: to the minute, to the second
 _LONGEST_S: Final = 10**11  # a longer duration is formatted as this one
 
 # By language: the regions whose conventions are used if the browser requests them. A language that
@@ -130,12 +132,11 @@ class Localizer:
 
     def clock(self, time_ms: int, zone: tzinfo) -> str:
         """Format the time of day in a time zone: ``5:39 PM``, with 24 hours ``17:39``."""
-        time = times.moment(time_ms, zone)
-        return str(format_time(time, "short", tzinfo=zone, locale=self._locale))
+        return _clock(self._locale, times.moment(time_ms, zone), "short")
 
     def number(self, number: int) -> str:
         """Format an integer: ``1,234``."""
-        return str(format_decimal(number, locale=self._locale))
+        return _number(self._locale, number)
 
     def tenths(self, number: float) -> str:
         """Format a number with one decimal: ``1.3``."""
@@ -165,20 +166,19 @@ class Localizer:
 
     def month(self, day: date) -> str:
         """Format the month of a day: ``Mar 2026``."""
-        return str(format_skeleton("yMMM", day, locale=self._locale))
+        return _format_day(self._locale, "yMMM", day)
 
     def day(self, day: date) -> str:
         """Format a day with its weekday: ``Mon, Mar 30, 2026``."""
-        return str(format_skeleton("yMMMEd", day, locale=self._locale))
+        return _format_day(self._locale, "yMMMEd", day)
 
     def short_day(self, day: date, *, with_year: bool = False) -> str:
         """Format a day for an axis or a filter: ``Mar 30``, or with its year."""
-        skeleton = "yMMMd" if with_year else "MMMd"
-        return str(format_skeleton(skeleton, day, locale=self._locale))
+        return _format_day(self._locale, "yMMMd" if with_year else "MMMd", day)
 
     def day_in(self, time_ms: int, zone: tzinfo) -> str:
         """Format the day of a time in a time zone."""
-        return str(format_date(times.moment(time_ms, zone), "medium", locale=self._locale))
+        return _format_date(self._locale, "medium", times.moment(time_ms, zone).date())
 
     def moment_in(self, time_ms: int, zone: tzinfo) -> str:
         """Format a time to the minute in a time zone, which the page names."""
@@ -192,17 +192,21 @@ class Localizer:
 
     def recent_date(self, time_ms: int, zone: tzinfo, now: int) -> str:
         """Format the day of a time, with its year if that is not ``now``'s: ``Nov 27``."""
-        day = times.moment(time_ms, zone).date()
-        skeleton = "MMMd" if day.year == times.moment(now, zone).year else "yMMMd"
-        return _format_day(self._locale, skeleton, day)
+        return self._recent_date(times.moment(time_ms, zone), zone, now)
+
+    def _recent_date(self, time: datetime, zone: tzinfo, now: int) -> str:
+        skeleton = "MMMd" if time.year == _year(now, zone) else "yMMMd"
+        return _format_day(self._locale, skeleton, time.date())
 
     def recent_moment(self, time_ms: int, zone: tzinfo, now: int, *, seconds: bool = False) -> str:
         """Format a time for a page: ``Nov 27, 2:05 PM``, with its year if that is not ``now``'s.
 
         Documents that are read in later years, such as receipts and mails, use ``moment_in``.
         """
-        time = times.moment(time_ms, zone)
-        day = self.recent_date(time_ms, zone, now)
+        return self._recent_moment(times.moment(time_ms, zone), zone, now, seconds=seconds)
+
+    def _recent_moment(self, time: datetime, zone: tzinfo, now: int, *, seconds: bool) -> str:
+        day = self._recent_date(time, zone, now)
         return self._join(day, time, "medium" if seconds else "short")
 
     def time_element(
@@ -211,28 +215,25 @@ class Localizer:
         """Return ``recent_moment`` as an element whose title has the year and the time zone."""
         time = times.moment(time_ms, zone)
         day = _format_day(self._locale, "yMMMEd", time.date())
-        return Markup('<time datetime="{}" title="{} ({})">{}</time>').format(
-            times.iso(time_ms),
-            self._join(day, time, "medium"),
-            zone,
-            self.recent_moment(time_ms, zone, now, seconds=seconds),
-        )
+        title = escape(f"{self._join(day, time, 'medium')} ({zone})")
+        text = escape(self._recent_moment(time, zone, now, seconds=seconds))
+        iso = times.iso(time_ms)
+        html = f'<time datetime="{iso}" title="{title}">{text}</time>'
+        return Markup(html)  # noqa: S704 - its texts are escaped; Markup.format is ten times slower
 
-    def _join(self, day: str, time: datetime, precision: Literal["short", "medium"]) -> str:
+    def _join(self, day: str, time: datetime, precision: Precision) -> str:
         """Append a time of day, with 12 or 24 hours as is usual in the region."""
-        pattern = str(get_datetime_format("medium", locale=self._locale))
-        clock = format_time(time, precision, tzinfo=time.tzinfo, locale=self._locale)
-        return pattern.format(clock, day)
+        return _pattern_of_moment(self._locale).format(_clock(self._locale, time, precision), day)
 
     def moment(self, time_ms: int) -> str:
         """Format a time to the minute in UTC."""
         time = times.moment(time_ms)
-        return f"{self._join(format_date(time, 'long', locale=self._locale), time, 'short')} UTC"
+        day = _format_date(self._locale, "long", time.date())
+        return f"{self._join(day, time, 'short')} UTC"
 
     def time_of_day(self, time_ms: int, zone: tzinfo) -> str:
         """Format the time of day, with 12 or 24 hours as is usual in the region: ``2:05 PM``."""
-        time = times.moment(time_ms, zone)
-        return str(format_time(time, "short", tzinfo=time.tzinfo, locale=self._locale))
+        return _clock(self._locale, times.moment(time_ms, zone), "short")
 
     def duration(self, length_ms: int) -> str:
         """Format a duration in one unit: ``24 hours``, ``15 minutes``."""
@@ -348,13 +349,66 @@ def _format_day(locale: Locale, skeleton: str, day: date) -> str:
     return str(format_skeleton(skeleton, day, locale=locale))
 
 
+@lru_cache(maxsize=4096)
+def _format_date(locale: Locale, length: Literal["medium", "long"], day: date) -> str:
+    return str(format_date(day, length, locale=locale))
+
+
+@lru_cache(maxsize=64)
+def _year(now: int, zone: tzinfo) -> int:
+    return times.moment(now, zone).year
+
+
+@cache
+def _pattern_of_moment(locale: Locale) -> str:
+    """Return the pattern that joins a time of day, its value 0, and a day, its value 1."""
+    return str(get_datetime_format("medium", locale=locale))
+
+
+class _AnyMinute(DateTimeFormat):
+    """The fields of the times of an hour, as patterns that lack the minute and the second."""
+
+    def __getitem__(self, name: str) -> str:
+        """Return the pattern of a field, such as ``mm`` or ``h``."""
+        if name[0] in "ms":
+            return f"%({name[0]})0{len(name)}d"
+        return super().__getitem__(name).replace("%", "%%")
+
+
+@lru_cache(maxsize=1024)
+def _pattern_of_hour(locale: Locale, precision: Precision, hour: int, past_second: int) -> str:
+    """Return the pattern of the times of an hour, for ``%`` with a minute ``m`` and second ``s``.
+
+    ``past_second`` is 0 for the full hour, which may have a name such as noon, and 1 for all other
+    times. Babel takes ten times as long as the pattern, and a list has a time in each row.
+    """
+    moment = time(hour, 0, past_second)
+    return get_time_format(precision, locale=locale) % _AnyMinute(moment, locale)
+
+
+def _clock(locale: Locale, time: datetime, precision: Precision) -> str:
+    """Format the time of day in the time zone of ``time``."""
+    past_second = 1 if time.minute or time.second else 0
+    pattern = _pattern_of_hour(locale, precision, time.hour, past_second)
+    return pattern % {"m": time.minute, "s": time.second}
+
+
+@lru_cache(maxsize=4096)
+def _number(locale: Locale, number: int) -> str:
+    return str(format_decimal(number, locale=locale))
+
+
 @lru_cache(maxsize=8192)
 def _translate(area: Area, language: Language, message: str) -> Markup:
     return escape(translations.translate(area, language, message))
 
 
 def _fill_in(text: Markup, values: Mapping[str, object]) -> Markup:
-    return text.format(**values) if "{" in text or "}" in text else text
+    """Fill escaped values in. The names in texts have no attributes or formats."""
+    if "{" not in text and "}" not in text:
+        return text
+    filled_in = str.format(text, **{name: escape(value) for name, value in values.items()})
+    return Markup(filled_in)  # noqa: S704 - its parts are escaped; Markup.format is slow
 
 
 @lru_cache(maxsize=4096)
@@ -372,9 +426,14 @@ def _percent(locale: Locale, share: float | Decimal, decimals: int, least: int =
 
     It has at least ``least`` decimals.
     """
+    return str(_percent_pattern(locale, decimals, least).apply(share, locale))
+
+
+@lru_cache
+def _percent_pattern(locale: Locale, decimals: int, least: int) -> NumberPattern:
     pattern = parse_pattern(locale.percent_formats[None].pattern)
     pattern.frac_prec = (least, decimals)
-    return str(pattern.apply(share, locale))
+    return pattern
 
 
 @lru_cache
