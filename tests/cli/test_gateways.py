@@ -104,11 +104,13 @@ def test_credentials_that_the_provider_refuses_are_not_saved(
     path.write_text(json.dumps(bank.credentials | {"secret": "not the secret of the bank"}))
     options = ("--credentials", str(path))
     refusal = opentill.refusal("gateways", "add", "sandbox", "Wrong", *options)
-    assert "does not accept this account" in refusal
+    assert "secret differs from that of the bank" in refusal
     assert "not the secret" not in refusal
     assert opentill.json("gateways", "list") == []
     account = opentill.json("gateways", "add", "sandbox", "Wrong", "--unchecked", *options)
-    assert "does not accept this account" in opentill.refusal("gateways", "test", account["id"])
+    assert "secret differs from that of the bank" in opentill.refusal(
+        "gateways", "test", account["id"]
+    )
 
 
 def test_credentials_come_from_environment_variables(opentill: Commands, bank: Bank) -> None:

@@ -222,4 +222,4 @@ def test_the_provider_is_asked_whether_it_accepts_an_account(site: AccountsSite)
     server.tx(lambda tx: accounts.rotate(tx, server.settings, account.id, wrong, now, actor=TESTER))
     refusal = site.admin.post(f"{path}/check")
     assert refusal.status_code == 409
-    assert "does not accept this account (HTTP 401" in visible_text(refusal.text)
+    assert "secret differs from that of the bank" in visible_text(refusal.text)

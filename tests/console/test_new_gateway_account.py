@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -96,7 +97,7 @@ def test_an_account_is_added_once_with_encrypted_credentials(site: AccountsSite)
         ({"credential_url": ""}, "credential_url", 400),
         ({"merchant": "Nobody"}, "merchant", 400),
         ({"mode": "live"}, "mode", 400),
-        ({"secret_secret": "w" * 32}, "credentials", 409),
+        ({"secret_secret": "w" * 32}, "secret_secret", 409),
     ],
 )
 def test_an_account_is_refused_at_its_field_and_secrets_are_not_shown_again(
@@ -247,3 +248,23 @@ def test_a_gateway_that_cannot_have_accounts_leads_to_the_choice(site: AccountsS
     refused = site.admin.post(f"{ACCOUNTS}/add", site.form("X", gateway="manual"))
     assert refused.headers["location"] == f"{ACCOUNTS}?sheet=add"
     assert f'href="{ACCOUNTS}/new?gateway=alipay"' in site.admin.get(ACCOUNTS).text
+
+
+def test_an_account_of_the_own_sandbox_bank_needs_no_secret_from_the_form(
+    site: AccountsSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = msgspec.structs.replace(
+        site.server.settings, sandbox_url=site.bank.url, sandbox_secret=SECRET
+    )
+    monkeypatch.setattr(site.server.app, "settings", own)
+    page = site.admin.get(f"{ACCOUNTS}/new?gateway=sandbox").text
+    assert f'name="credential_url" type="text" dir="ltr" value="{site.bank.url}"' in page
+    assert SECRET not in page
+    response = site.admin.post(f"{ACCOUNTS}/add", site.form("Own bank", secret_secret=""))
+    (account_id,) = re.findall(r"(gat_\w+)\?done=added$", response.headers["location"])
+    stored = site.server.tx(lambda tx: accounts.find_stored(tx, account_id))
+    assert stored_credentials.decrypt(own, account_id, stored.credentials)["secret"] == SECRET
+    other = site.form("Other bank", credential_url="http://127.0.0.1:1", secret_secret="")
+    refusal = site.admin.post(f"{ACCOUNTS}/add", other)
+    assert (refusal.status_code, 'id="secret_secret-error"' in refusal.text) == (400, True)
+    assert "Enter it again: pages keep no secrets." in visible_text(refusal.text)

@@ -107,6 +107,13 @@ CREDENTIAL_HINT: Final = {
     "paypal_merchant_id": N_("Your PayPal account, which receives payments."),
     "paypal_ca": N_("In PEM. Without them, those for TLS."),
     "paypal_url": N_("For tests: https://api-m.sandbox.paypal.com"),
+    "sandbox_url": N_(
+        "This deployment’s own bank is filled in. Of another one: its OPENTILL_SANDBOX_URL."
+    ),
+    "sandbox_secret": N_(
+        "Leave it empty for this deployment’s own bank. Of another one: its "
+        "OPENTILL_SANDBOX_SECRET, or the file sandbox.key of its data directory."
+    ),
     "stripe_secret_key": N_("sk_… or rk_…, from Stripe’s dashboard."),
     "stripe_webhook_secret": N_("whsec_…; several with commas while one is rotated."),
     "stripe_api_base": N_("Another one for tests."),

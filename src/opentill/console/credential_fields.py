@@ -7,6 +7,7 @@ import msgspec
 
 from opentill.console.account_labels import CREDENTIAL, CREDENTIAL_HINT
 from opentill.core.errors import Invalid
+from opentill.core.settings import SANDBOX, Settings
 from opentill.gateways import registry
 from opentill.portal.model import SECRET_PREFIX
 from opentill.web.translations import N_
@@ -27,6 +28,12 @@ class CredentialField(msgspec.Struct, frozen=True, kw_only=True):
     is_main: bool  # most accounts need it
     default: str
     value: str
+
+
+def defaults_of(gateway: str, settings: Settings) -> dict[str, str]:
+    """Return the first values of a form: the address of this deployment's own sandbox bank."""
+    has_bank = gateway == SANDBOX and settings.sandbox_secret
+    return {f"{_PUBLIC_PREFIX}url": settings.sandbox_url} if has_bank else {}
 
 
 def fields_of(gateway: str, form: Mapping[str, str]) -> list[CredentialField]:
@@ -60,8 +67,11 @@ def _field_id(option: registry.Option, gateway: str) -> str:
     return prefix + option.name.removeprefix(f"{gateway}_")
 
 
-def read(gateway: str, form: Mapping[str, str]) -> dict[str, str]:
-    """Return the credentials of a form, without empty ones. Raises Invalid on ``json``."""
+def read(gateway: str, form: Mapping[str, str], settings: Settings) -> dict[str, str]:
+    """Return the credentials of a form, without empty ones. Raises Invalid on ``json``.
+
+    The secret of this deployment's own sandbox bank need not be entered: no page shows it.
+    """
     options = registry.credential_options(gateway)
     if options is None:
         try:
@@ -73,6 +83,9 @@ def read(gateway: str, form: Mapping[str, str]) -> dict[str, str]:
         option.name.removeprefix(f"{gateway}_"): _clean(form.get(_field_id(option, gateway), ""))
         for option in options
     }
+    is_own_bank = gateway == SANDBOX and values["url"].rstrip("/") == settings.sandbox_url
+    if is_own_bank and not values["secret"]:
+        values["secret"] = settings.sandbox_secret
     return {name: value for name, value in values.items() if value}
 
 

@@ -67,7 +67,9 @@ async def _form(
     *,
     is_refused: bool = False,
 ) -> Response:
-    entered = values or {}
+    entered = credential_fields.defaults_of(gateway, request.app.settings)
+    if values is not None:
+        entered = dict(values)
     fields = credential_fields.fields_of(gateway, entered)
     return render.page(
         request,
@@ -115,7 +117,7 @@ async def _add(request: PageRequest, gateway: str, form: Mapping[str, str]) -> R
     new = NewAccount(
         gateway=gateway,
         label=form["label"].strip(),
-        credentials=credential_fields.read(gateway, form),
+        credentials=credential_fields.read(gateway, form, settings),
         merchant_id=await _read_owner(request, form.get("merchant", "").strip()),
         livemode={"live": True, "test": False}.get(form.get("mode", "")),
     )
@@ -201,7 +203,7 @@ async def replace_credentials(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         account = await find_account(request, tx)
     try:
-        credentials = credential_fields.read(account.gateway, form)
+        credentials = credential_fields.read(account.gateway, form, settings)
         adapter = accounts.build_rotated(account, credentials, settings)
     except Invalid as problem:
         field, error, wait = credential_fields.explain(account.gateway, problem) or (

@@ -45,7 +45,7 @@ _ITSELF: Final = "opentill"  # the actor if an account is paused for its failure
 _LONGEST_REASON: Final = 200
 _PEM: Final = "-----BEGIN "  # only credentials in this form may have several lines
 _GATEWAYS: Final = "|".join(re.escape(name.upper()) for name in registry.BUILT_IN)
-_VARIABLE: Final = re.compile(rf"OPENTILL_GATEWAY_(?:{_GATEWAYS})_([A-Z0-9_]+)")
+_VARIABLE: Final = re.compile(rf"OPENTILL_(?:GATEWAY_(?:{_GATEWAYS})|SANDBOX)_([A-Z0-9_]+)")
 # The statuses that each status may follow; RETIRED is for ever.
 _FROM: Final[Mapping[AccountStatus, tuple[AccountStatus, ...]]] = {
     "ACTIVE": ("PAUSED",),

@@ -132,6 +132,8 @@ class SandboxGateway:
         response = await self._send(wire.Payment, "GET", f"/payments/{new_id('att')}", None)
         if response.status == "NOT_FOUND":
             return None
+        if "HTTP 401" in response.reason:
+            return f"OPENTILL_SANDBOX_SECRET differs from that of the bank at {self._url}"
         return f"{self._url} does not accept this account ({response.reason})"
 
     async def settlement_report(
