@@ -55,7 +55,7 @@ async def test_a_member_adds_a_file_and_a_note_on_pages_that_fit_every_device(
     await page.get_by_text("Add a note").click()
     await page.get_by_label("New note").fill("Delivered on Monday,\nsigned by the customer.")
     await page.get_by_role("button", name="Add the note").click()
-    assert await page.get_by_text("Your note is added.").is_visible()
+    assert await page.get_by_text("Note added").is_visible()
     violations: list[object] = []
     with_scripts = await browser.new_context(storage_state=await context.storage_state())
     page = await with_scripts.new_page()

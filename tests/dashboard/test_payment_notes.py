@@ -32,8 +32,8 @@ def test_a_note_is_added_once_to_the_timeline_of_a_payment(shop: Shop) -> None:
     )
     page = ada.get(f"{path}?noted=1")
     assert page.text.count("Rang:\n&lt;b&gt;Monday&lt;/b&gt;</p>") == 1
-    assert "Your note is added." in text_of(page)
-    assert f"Note by {ada.email}" in text_of(page)
+    assert "Note added" in text_of(page)
+    assert f'Note by <bdi title="{ada.email}">Ada Example</bdi>' in page.text
     assert "Note by the operator" in text_of(page)
     assert "bo@example.com" not in page.text
     rows = shop.api_server.sql(
@@ -97,7 +97,7 @@ def test_the_card_is_shown_on_the_payment_its_receipt_and_the_order(shop: Shop) 
     assert (paid_order["cardBrand"], paid_order["cardLast4"]) == ("amex", "0005")
     for subpage in ("", "/receipt"):
         page = ada.get(f"/dashboard/{shop.id}/payments/{order_id}{subpage}")
-        assert "American Express •••• 0005" in page.text
+        assert "American Express ••••\N{NO-BREAK SPACE}0005" in page.text
     assert order_id in ada.get(f"/dashboard/{shop.id}/payments?query=0005").text
     matches = shop.data("GET", "/v1/orders?query=0005")["items"]
     assert [match["id"] for match in matches] == [order_id]

@@ -54,15 +54,16 @@ def test_the_timeline_shows_what_happened_newest_first_and_no_bookkeeping(
     assert not re.search(r"\b(txn|evt|att|re)_[0-9a-z]{14,}", timeline)
     assert ledger_rows(page) == [
         "Correction +$0.50 Available $14.70",
+        "Refund -$5.00 On hold $0.00",
+        "Fee -$0.80 Pending $19.20",
+        "Payment +$20.00 Pending $20.00",
+        # Transfers between the balances, which are folded.
         "Released $15.00 from On hold to Available $0.00 Available $14.20 On hold $0.00",
         "Held for dispute $15.00 from Available to On hold $0.00 Available -$0.80 On hold $15.00",
         "Settlement $14.20 from Pending to Available $0.00 Pending $0.00 Available $14.20",
         "Released $1.00 from On hold to Pending $0.00 Pending $14.20 On hold $0.00",
         "Held for refund $1.00 from Pending to On hold $0.00 Pending $13.20 On hold $1.00",
-        "Refund -$5.00 On hold $0.00",
         "Held for refund $5.00 from Pending to On hold $0.00 Pending $14.20 On hold $5.00",
-        "Fee -$0.80 Pending $19.20",
-        "Payment +$20.00 Pending $20.00",
     ]
     assert event_types(page) == [
         "dispute.closed",

@@ -49,7 +49,8 @@ def test_an_open_payment_shows_its_link_and_a_declined_attempt(shop: Shop) -> No
         text = text_of(page)
         assert (
             "The last attempt was declined There was not enough money on the account or card. "
-            "The customer can try again until" in text
+            "Ask the customer for another card or payment method. The customer can try again until"
+            in text
         )
         assert "Create a new session" not in text
     assert "Payment method Card" in text_of(support.get(paths[0]))
@@ -66,7 +67,10 @@ def test_a_refused_payment_leads_to_a_new_session_for_the_same_customer(shop: Sh
     for place in (f"payments/{order_id}", f"sessions/{session_id}"):
         page = support.get(f"/dashboard/{shop.id}/{place}")
         text = text_of(page)
-        assert "The payment was declined The card has expired. It ended on" in text
+        assert (
+            "The payment was declined The card has expired. "
+            "Ask the customer for another card or payment method. It ended on"
+        ) in text
         assert "readonly value" not in page.text
         link = re.search(r'href="([^"]*)">Create a new session', page.text)
         assert link
@@ -91,8 +95,9 @@ def test_pages_say_who_ended_a_session_and_when(shop: Shop) -> None:
         path = f"/dashboard/{shop.id}/{place.format(order=order_id, session=session_id)}"
         assert owner.post(path).status_code == 303
         for page in (f"payments/{order_id}", f"sessions/{session_id}"):
-            text = text_of(owner.get(f"/dashboard/{shop.id}/{page}"))
-            assert f"{owner.email} canceled it on" in text
+            html = owner.get(f"/dashboard/{shop.id}/{page}").text
+            assert "Ada Example canceled it on" in text_of(html)
+            assert f'<bdi title="{owner.email}">Ada Example</bdi>' in html
     session_id, order_id = _open(shop)
     shop.data("POST", f"/v1/checkouts/{session_id}/expire")
     text = text_of(owner.get(f"/dashboard/{shop.id}/sessions/{session_id}"))

@@ -106,10 +106,10 @@ async def test_an_order_is_found_by_its_cards_digits_as_soon_as_it_is_paid(
 
 def test_cards_are_displayed_with_the_usual_names_of_brands() -> None:
     for brand, text in (
-        ("visa", "Visa •••• 4242"),
-        ("amex", "American Express •••• 4242"),
-        ("", "•••• 4242"),
-        ("unknown", "•••• 4242"),
-        ("carte_rare", "Carte Rare •••• 4242"),
+        ("visa", "Visa ••••\N{NO-BREAK SPACE}4242"),
+        ("amex", "American Express ••••\N{NO-BREAK SPACE}4242"),
+        ("", "••••\N{NO-BREAK SPACE}4242"),
+        ("unknown", "••••\N{NO-BREAK SPACE}4242"),
+        ("carte_rare", "Carte Rare ••••\N{NO-BREAK SPACE}4242"),
     ):
         assert orders.format_card(Card(brand=brand, last4="4242")) == text

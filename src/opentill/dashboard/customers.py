@@ -213,7 +213,7 @@ async def show_one(request: PageRequest) -> Response:
         first=min(firsts, default=None),
         last=max(lasts, default=None),
         columns=_COLUMNS,
-        rows=payments_columns.rows(request, zone, _COLUMNS, payments),
+        rows=await payments_columns.rows(request, zone, _COLUMNS, payments),
         pager=Pager(number, total),
     )
 

@@ -120,7 +120,7 @@ DISPUTE_EVENT: Final = {
     "RECOVERED": N_("Recovered: the bank returned the money"),
 }
 DISPUTE_RESULT: Final = {
-    "note": N_("Your note is added."),
+    "note": N_("Note added"),
     "file": N_("Your file is added. Nothing is sent to the bank before you contest the dispute."),
     "late-file": N_("Your file is added. The operator submits it to the bank."),
     "removed": N_("The file is removed."),
@@ -231,10 +231,12 @@ PAYMENT_COLUMN: Final = {
     "name": N_("Customer name"),
     "product": N_("Product"),
     "method": N_("Method"),
+    "reason": N_("Decline reason"),
     "order": N_("Order ID"),
     "paid": N_("Paid"),
     "settled": N_("Settled"),
     "metadata": N_("Metadata"),
+    "refund_date": N_("Refunded on"),
     "refunded": N_("Refunded"),
     "fee": N_("Fee"),
     "net": N_("Net"),
@@ -251,7 +253,6 @@ PAYMENT_FILTER: Final = {
 PAYMENT_FILTER_ERROR: Final = {
     "query": N_("Search for at most 200 characters"),
     "many": N_("More than 200 customers match: enter more of the name or address"),
-    "status": N_("Choose one of the statuses"),
     "email": N_("Enter the whole email address, as ada@example.com"),
     "amount": N_("Enter an amount such as 24.90 or $24.90"),
     "product": N_("Choose one of your products"),

@@ -269,7 +269,7 @@ async def _render_link(
         link=link,
         last_day=page_helpers.format_end(request, link.expires_at, zone),
         columns=_COLUMNS,
-        rows=payments_columns.rows(request, zone, _COLUMNS, payments),
+        rows=await payments_columns.rows(request, zone, _COLUMNS, payments),
         most=_NEWEST,
         entries=entries or _stored_entries(link, zone),
         editing=entries is not None,

@@ -7,9 +7,12 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from opentill.core.money import Money
+from opentill.dashboard import listed_payments
 from opentill.dashboard.labels import PAYMENT_COLUMN
+from opentill.dashboard.listed_payments import Listed
+from opentill.disputes import Dispute
 from opentill.orders import Order
-from opentill.portal.labels import PAYMENT_METHOD, SHOWN_STATUS
+from opentill.portal.labels import DECLINE_NAME, PAYMENT_METHOD, SHOWN_STATUS
 from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 
@@ -20,12 +23,13 @@ _LONGEST: Final = 160  # a cell shows at most this many characters of metadata
 class Cells:
     """Formats an order's values for the columns of a list."""
 
-    def __init__(self, localizer: Localizer, zone: ZoneInfo, now: int, order: Order) -> None:
+    def __init__(self, localizer: Localizer, zone: ZoneInfo, now: int, listed: Listed) -> None:
         """``zone`` is the time zone of the texts; times of the year of ``now`` omit it."""
         self._localizer = localizer
         self._now = now
         self._zone = zone
-        self._order = order
+        self._listed = listed
+        self._order = listed.order
 
     def _moment(self, at: int | None) -> str:
         return _EMPTY if at is None else self._localizer.time_element(at, self._zone, self._now)
@@ -54,9 +58,16 @@ class Cells:
         return self._order.product_name
 
     def method(self) -> str:
-        """The payment method."""
-        method = self._order.payment_method
-        return _EMPTY if method is None else self._localizer.gettext(PAYMENT_METHOD[method])
+        """The payment method or the card, of an unpaid order those of the last attempt."""
+        method = self._listed.method
+        if method is None:
+            return _EMPTY
+        return self._listed.card or self._localizer.gettext(PAYMENT_METHOD[method])
+
+    def reason(self) -> str:
+        """Why the last attempt failed."""
+        reason = self._listed.decline_reason
+        return self._localizer.gettext(DECLINE_NAME[reason]) if reason else _EMPTY
 
     def order(self) -> str:
         """The id of the order."""
@@ -84,9 +95,23 @@ class Cells:
         return f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text or _EMPTY
 
     def refunded(self) -> str:
-        """The refunded amount."""
+        """The refunded amount, of how much."""
         order = self._order
-        return self._money(order.refunded_minor, order.currency) if order.refunded_minor else _EMPTY
+        if not order.refunded_minor:
+            return _EMPTY
+        refunded = self._money(-order.refunded_minor, order.currency)
+        if order.refunded_minor == order.amount_minor:
+            return refunded
+        return self._localizer.gettext(
+            "{part} of {whole}",
+            part=refunded,
+            whole=self._money(order.amount_minor, order.currency),
+        )
+
+    def refund_date(self) -> str:
+        """The time of the newest refund."""
+        refund = self._listed.refund
+        return self._moment(refund.created_at if refund else None)
 
     def fee(self) -> str:
         """The platform's fee for an order that was paid."""
@@ -112,6 +137,7 @@ class Column(NamedTuple):
 
     Numbers are aligned with the end of the cell. ``place`` is the CSS class that places the
     column's cells in the two lines of a row on a phone (``templates/lists.html``), "" for none.
+    ``tab`` is the only tab that shows the column by default, "" for any.
     """
 
     name: str
@@ -119,6 +145,7 @@ class Column(NamedTuple):
     is_default: bool = False
     is_number: bool = False
     place: str = ""
+    tab: str = ""
 
     @property
     def field(self) -> str:
@@ -135,6 +162,7 @@ class Row(NamedTuple):
     """An order, the text of each column, and whether to mark it as a test payment."""
 
     order: Order
+    dispute: Dispute | None
     cells: Sequence[tuple[Column, str]]
     is_test: bool
 
@@ -147,38 +175,51 @@ COLUMNS: Final = (
     Column("name", Cells.name),
     Column("product", Cells.product, is_default=True, place="below"),
     Column("method", Cells.method, is_default=True),
+    Column("reason", Cells.reason, is_default=True, place="under", tab="failed"),
     Column("order", Cells.order),
     Column("paid", Cells.paid),
     Column("settled", Cells.settled),
     Column("metadata", Cells.metadata),
-    Column("refunded", Cells.refunded, is_number=True),
+    Column("refund_date", Cells.refund_date, is_default=True, tab="refunded"),
+    Column(
+        "refunded",
+        Cells.refunded,
+        is_default=True,
+        is_number=True,
+        place="under named",
+        tab="refunded",
+    ),
     Column("fee", Cells.fee, is_number=True),
     Column("net", Cells.net, is_number=True),
 )
 _AMOUNT: Final = Column("amount", Cells.amount, is_default=True, is_number=True, place="at-end")
 
 
-def chosen(request: PageRequest) -> tuple[Column, ...]:
-    """Return the columns that the query chooses, the default ones if it chooses none."""
+def chosen(request: PageRequest, tab: str) -> tuple[Column, ...]:
+    """Return the columns that the query chooses, the default ones of the tab if it chooses none."""
     columns = [column for column in COLUMNS if request.query.get(column.field)]
-    return (*(columns or [column for column in COLUMNS if column.is_default]), _AMOUNT)
+    return (*(columns or _defaults(tab)), _AMOUNT)
 
 
 def without(name: str) -> tuple[Column, ...]:
     """Return the default columns except one whose value is the same in every row."""
-    return (*(column for column in COLUMNS if column.is_default and column.name != name), _AMOUNT)
+    return (*(column for column in _defaults("") if column.name != name), _AMOUNT)
 
 
-def rows(
+def _defaults(tab: str) -> list[Column]:
+    return [column for column in COLUMNS if column.is_default and column.tab in ("", tab)]
+
+
+async def rows(
     request: PageRequest, zone: ZoneInfo, columns: Sequence[Column], orders: Sequence[Order]
 ) -> list[Row]:
     """Return the rows of orders, whose ``livemode`` must be set."""
     # In test mode every page has a banner, so that its payments need no mark.
     marks_tests = request.app.settings.livemode
 
-    def row(order: Order) -> Row:
-        cells = Cells(request.localizer, zone, request.now, order)
+    def row(listed: Listed) -> Row:
+        cells = Cells(request.localizer, zone, request.now, listed)
         texts = [(column, column.text(cells)) for column in columns]
-        return Row(order, texts, marks_tests and not order.livemode)
+        return Row(listed.order, listed.dispute, texts, marks_tests and not listed.order.livemode)
 
-    return [row(order) for order in orders]
+    return [row(listed) for listed in await listed_payments.read(request, orders)]

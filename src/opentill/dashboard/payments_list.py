@@ -96,7 +96,7 @@ async def _read_search(request: PageRequest, zone: ZoneInfo) -> Search:
     filters: dict[str, Any] = {}
     errors = dict(days.errors)
     tab = next((tab for tab in TABS if tab.name == entries[_TAB]), TABS[0])
-    shown = _read_shown(tab, entries, errors)
+    shown = _read_shown(tab, entries)
     for field in _FIELDS:
         value = entries[field.name]
         if value and _is_filter(field.filter, value):
@@ -127,21 +127,16 @@ async def _read_search(request: PageRequest, zone: ZoneInfo) -> Search:
     return Search(filters, choice, tab, entries, days, errors)
 
 
-def _read_shown(
-    tab: Tab, entries: dict[str, str], errors: dict[str, str]
-) -> tuple[ShownStatus, ...]:
-    """Return the statuses by which to filter, () for any. Adds an error to errors.
+def _read_shown(tab: Tab, entries: dict[str, str]) -> tuple[ShownStatus, ...]:
+    """Return the statuses by which to filter, () for any.
 
-    Clears the field ``status`` if its choice is one of another tab.
+    Clears the field ``status`` if its choice is unknown, or one of another tab.
     """
     status = entries["status"]
     choice = next((one for one in SHOWN_STATUSES if one == status), None)
     if choice is not None and (not tab.statuses or choice in tab.choices):
         return (choice,)
-    if tab.statuses:
-        entries["status"] = ""
-    elif status:
-        errors["status"] = PAYMENT_FILTER_ERROR["status"]
+    entries["status"] = ""
     return tab.statuses
 
 
@@ -189,8 +184,8 @@ async def show(request: PageRequest) -> Response:
     payments, pager = await _read_page(request, search)
     if not request.is_poll and await _names_one_order(request, search, payments, pager):
         return page_helpers.redirect(request, "payments", payments[0].id)
-    columns = payments_columns.chosen(request)
-    rows = payments_columns.rows(request, zone, columns, payments)
+    columns = payments_columns.chosen(request, search.tab.name)
+    rows = await payments_columns.rows(request, zone, columns, payments)
     table = Markup(  # noqa: S704 - our own template has escaped it
         render.fragment(
             request, "payments_rows.html", rows=rows, columns=columns, pager=pager,

@@ -230,7 +230,7 @@ async def product_page(
         picture=picture,
         zone=zone,
         columns=_COLUMNS,
-        rows=payments_columns.rows(request, zone, _COLUMNS, detail.payments),
+        rows=await payments_columns.rows(request, zone, _COLUMNS, detail.payments),
         money=Money,
         currencies=_list_currencies(request),
         whole_currencies=_WHOLE_CURRENCIES,

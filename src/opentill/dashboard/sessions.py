@@ -21,7 +21,7 @@ from opentill.db.database import Tx
 from opentill.http import inputs, strictjson
 from opentill.orders import Order
 from opentill.orders.model import SessionStatus
-from opentill.portal import form_ids, lists, render, unpaid
+from opentill.portal import form_ids, lists, member_names, render, unpaid
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.portal.unpaid import ENDED_BY_MERCHANT
@@ -305,6 +305,7 @@ async def _render_session(
         order = await orders.find(tx, merchant.id, session.order_id)
         history = await orders.history(tx, merchant.id, order.id)
         attempts = await orders.attempts(tx, merchant.id, order.id)
+        names = await member_names.read(tx, merchant.id)
     paid_by = next((one for one in attempts if one.id == order.paid_attempt_id), None)
     card = orders.card_of_attempt(paid_by) if paid_by else None
     state = unpaid.read(order, session, history, attempts)
@@ -321,6 +322,7 @@ async def _render_session(
         amount=Money(session.amount_minor, session.currency),
         payable=payable,
         unpaid=state,
+        names=names,
         card=orders.format_card(card) if card else "",
         link=sessions_again.payment_page(request, session) if payable else "",
         again=await sessions_again.form_of(request, order, state),

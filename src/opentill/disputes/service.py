@@ -4,6 +4,7 @@ Opening or ending a dispute locks its order first, so that the two always agree.
 deadlines do not affect the order, and lock at most the dispute.
 """
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -63,6 +64,14 @@ async def search(tx: Tx, merchant_id: str | None, status: Status | None) -> list
 async def list_for_order(tx: Tx, merchant_id: str, order_id: str) -> list[Dispute]:
     """Return the disputes of an order, newest first."""
     return await queries.OF_ORDER.all(tx, merchant_id=merchant_id, order_id=order_id)
+
+
+async def newest_of_orders(
+    tx: Tx, merchant_id: str, order_ids: Sequence[str]
+) -> dict[str, Dispute]:
+    """Return the newest dispute of each order that has one."""
+    rows = await queries.NEWEST_OF_ORDERS.all(tx, merchant_id=merchant_id, order_ids=order_ids)
+    return {row.order_id: row for row in rows}
 
 
 async def list_notes(tx: Tx, dispute: Dispute) -> list[Note]:

@@ -87,6 +87,7 @@ from opentill.orders.search.lookups import find_by_anything, look_up
 from opentill.orders.search.model import OrderRef
 from opentill.orders.service import (
     attempts,
+    decisive_attempts,
     exists,
     find,
     find_anywhere,
@@ -179,6 +180,7 @@ __all__ = [
     "count_of_products",
     "count_refund",
     "count_shown",
+    "decisive_attempts",
     "exists",
     "export_csv",
     "export_csv_limited",

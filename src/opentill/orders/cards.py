@@ -27,8 +27,8 @@ _BRANDS: Final = {
 
 
 def format_card(card: Card) -> str:
-    """Return a card for display, such as ``Visa •••• 4242``."""
-    return f"{brand_name(card.brand)} •••• {card.last4}".strip()
+    """Return a card for display, such as ``Visa •••• 4242``, never broken before the digits."""
+    return f"{brand_name(card.brand)} ••••\N{NO-BREAK SPACE}{card.last4}".strip()
 
 
 def brand_name(brand: str) -> str:
@@ -50,6 +50,12 @@ async def of_order(tx: Tx, order: Order) -> Card | None:
     ids = {"merchant_id": order.merchant_id, "id": order.paid_attempt_id}
     attempt = await queries.ATTEMPT.first(tx, **ids)
     return None if attempt is None else of_attempt(attempt)
+
+
+async def store_declined(tx: Tx, attempt: PaymentAttempt, card: Card) -> None:
+    """Store the card of an attempt that failed, for the merchant's pages. Searches ignore it."""
+    ids = {"merchant_id": attempt.merchant_id, "id": attempt.id}
+    await queries.STORE_CARD.run(tx, **ids, brand=card.brand, last4=card.last4)
 
 
 async def store_card(tx: Tx, order: Order, attempt: PaymentAttempt, card: Card) -> None:

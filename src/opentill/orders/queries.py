@@ -133,6 +133,19 @@ LAST_ATTEMPT = Query(
     order by created_at desc, id desc limit 1
     """,
 )
+# Of each order the attempt with the given id or, if that is null, the last one.
+ATTEMPTS_OF_ORDERS = Query(
+    PaymentAttempt,
+    """
+    select a.* from unnest(:order_id::text[], :attempt_id::text[]) as o (order_id, attempt_id)
+    cross join lateral (
+        select * from payment_attempts
+        where merchant_id = :merchant_id and order_id = o.order_id
+            and (o.attempt_id is null or id = o.attempt_id)
+        order by created_at desc, id desc limit 1
+    ) a
+    """,
+)
 ATTEMPTS = Query(
     PaymentAttempt,
     """

@@ -47,6 +47,19 @@ async def last_attempt(tx: Tx, merchant_id: str, order_id: str) -> PaymentAttemp
     return await queries.LAST_ATTEMPT.first(tx, merchant_id=merchant_id, order_id=order_id)
 
 
+async def decisive_attempts(
+    tx: Tx, merchant_id: str, orders: Sequence[Order]
+) -> dict[str, PaymentAttempt]:
+    """Return by order the attempt that paid it, of an unpaid one the last. Some may have none."""
+    rows = await queries.ATTEMPTS_OF_ORDERS.all(
+        tx,
+        merchant_id=merchant_id,
+        order_id=[order.id for order in orders],
+        attempt_id=[order.paid_attempt_id for order in orders],
+    )
+    return {row.order_id: row for row in rows}
+
+
 async def attempts(tx: Tx, merchant_id: str, order_id: str) -> list[PaymentAttempt]:
     """Return all attempts to pay an order, oldest first: at most fifty (decision 0030)."""
     return await queries.ATTEMPTS.all(tx, merchant_id=merchant_id, order_id=order_id)

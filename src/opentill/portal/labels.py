@@ -55,6 +55,65 @@ DECLINE_REASON: Final = {
     "invalid_card": N_("The card number was not accepted."),
     "limit_exceeded": N_("It was over the limit of the card or account."),
     "unavailable": N_("The bank could not be reached."),
+    "lost_card": N_("The card was reported lost."),
+    "stolen_card": N_("The card was reported stolen."),
+    "restricted_card": N_("The card cannot be used; it may have been reported lost or stolen."),
+    "suspected_fraud": N_("The customer’s bank suspects fraud."),
+    "not_supported": N_("The card does not support this kind of payment, or its currency."),
+    "duplicate": N_("The same amount was paid with this card a moment before."),
+    "incorrect_expiry": N_("The expiry date of the card is incorrect."),
+}
+_OTHER_CARD: Final = N_("Ask the customer for another card or payment method.")
+_CHECK_DETAILS: Final = N_("Ask the customer to check the details of the card.")
+_ASK_THE_BANK: Final = N_(
+    "Ask the customer to contact the bank, or to use another card or payment method."
+)
+_KEEP_SECRET: Final = N_(
+    "Ask the customer for another card or payment method. Do not say why: the bank informs "
+    "the card’s owner."
+)
+_TRY_AGAIN: Final = N_("Trying again in a few minutes usually helps.")
+# What the merchant can do about a decline.
+DECLINE_ADVICE: Final = {
+    "declined": _ASK_THE_BANK,
+    "insufficient_funds": _OTHER_CARD,
+    "expired_card": _OTHER_CARD,
+    "incorrect_cvc": _CHECK_DETAILS,
+    "processing_error": _TRY_AGAIN,
+    "authentication_failed": N_(
+        "Ask the customer to confirm the payment in the bank’s app or with its code."
+    ),
+    "canceled": N_("Ask the customer whether something was unclear."),
+    "invalid_card": _CHECK_DETAILS,
+    "limit_exceeded": _ASK_THE_BANK,
+    "unavailable": _TRY_AGAIN,
+    "lost_card": _KEEP_SECRET,
+    "stolen_card": _KEEP_SECRET,
+    "restricted_card": _KEEP_SECRET,
+    "suspected_fraud": _KEEP_SECRET,
+    "not_supported": _OTHER_CARD,
+    "duplicate": N_("Check whether the customer has paid already."),
+    "incorrect_expiry": _CHECK_DETAILS,
+}
+# The reasons in lists.
+DECLINE_NAME: Final = {
+    "declined": N_("Declined by the bank"),
+    "insufficient_funds": N_("Insufficient funds"),
+    "expired_card": N_("Expired card"),
+    "incorrect_cvc": N_("Incorrect security code"),
+    "processing_error": N_("Processing error"),
+    "authentication_failed": N_("Not confirmed with the bank"),
+    "canceled": N_("Canceled by the customer"),
+    "invalid_card": N_("Incorrect card number"),
+    "limit_exceeded": N_("Limit exceeded"),
+    "unavailable": N_("Bank unavailable"),
+    "lost_card": N_("Lost card"),
+    "stolen_card": N_("Stolen card"),
+    "restricted_card": N_("Restricted card"),
+    "suspected_fraud": N_("Suspected fraud"),
+    "not_supported": N_("Card not supported"),
+    "duplicate": N_("Duplicate payment"),
+    "incorrect_expiry": N_("Incorrect expiry date"),
 }
 DELIVERY_OUTCOME: Final = {
     "delivered": N_("delivered"),
@@ -80,6 +139,23 @@ DISPUTE_STATE: Final = {
     "WON": N_("Won"),
     "LOST": N_("Lost"),
     "RECOVERED": N_("Recovered"),
+}
+# The state of a dispute as that of the payment.
+DISPUTED_PAYMENT: Final = {
+    "TO_RESPOND": N_("Dispute needs response"),
+    "UNDER_REVIEW": N_("Dispute under review"),
+    "ACCEPTED": N_("Dispute accepted"),
+    "WON": N_("Dispute won"),
+    "LOST": N_("Dispute lost"),
+    "RECOVERED": N_("Recovered"),
+}
+DISPUTE_CLASS: Final = {
+    "TO_RESPOND": "status-disputed",
+    "UNDER_REVIEW": "status-open",
+    "ACCEPTED": "",
+    "WON": "status-paid",
+    "LOST": "status-chargeback",
+    "RECOVERED": "status-paid",
 }
 ENTRY_TYPE: Final = {
     "PAYMENT": N_("Payment"),
@@ -109,7 +185,7 @@ HISTORY_EVENT: Final = {
     "expired": N_("Expired: it can no longer be paid"),
     "refused": N_("Declined: it can no longer be paid"),
     "voided": N_("Canceled: it can no longer be paid"),
-    "carried_over": N_("What was left of it has left the pending balance"),
+    "carried_over": N_("Nothing of it is left in the pending balance"),
     "reserve_released": N_("The reserve was released"),
     "amount_differs": N_("The bank reports another amount than the one due"),
     "payment_not_given_back": N_(
@@ -291,6 +367,8 @@ SESSION_STATUS: Final = {
 # Titles and texts of payments that are not paid (portal/unpaid.py). OPEN has neither.
 UNPAID_TITLE: Final = {
     "RETRY": N_("The last attempt was declined"),
+    "RETRY_FAILED": N_("The last attempt failed"),
+    "DECLINED_FAILED": N_("The last attempt failed"),
     "WAITING": N_("Waiting for the bank"),
     "DECLINED": N_("The payment was declined"),
     "CANCELED": N_("Canceled"),

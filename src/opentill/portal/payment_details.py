@@ -33,7 +33,8 @@ from opentill.mail import Mail
 from opentill.merchants import Merchant
 from opentill.orders import HistoryRow, Order, OrderNote, PaymentAttempt
 from opentill.people import Access
-from opentill.portal import unpaid
+from opentill.portal import member_names, unpaid
+from opentill.portal.member_names import MemberNames
 from opentill.portal.unpaid import Unpaid
 from opentill.refunds import Refund
 from opentill.web.language import Localizer
@@ -74,6 +75,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[OrderNote]
     mails: list[Mail]  # about the order, newest first; to customers and to members
     notice: Notice | None  # the notification of an Epay order; None for other orders
+    names: MemberNames
     zone: ZoneInfo  # the time zone of the page
 
     @property
@@ -170,6 +172,7 @@ async def read(app: App, access: Access, order_id: str, zone: ZoneInfo | None = 
             notes=await orders.notes_of(tx, order),
             mails=await mail.list_of_order(tx, merchant_id, order_id),
             notice=await _notice(tx, access, order),
+            names=await member_names.read(tx, merchant_id),
             zone=zone or ZoneInfo(merchant.time_zone),
         )
 

@@ -43,6 +43,7 @@ def template_values(
         "events": payment_technical.event_rows(payment),
         "notice": payment_technical.notice_row(payment, localizer, now),
         "references": payment_technical.references(payment),
+        "names": payment.names,
         "amount": amount_formatter(localizer),
         "share": _percentage,
         "rate": money.rate_text,

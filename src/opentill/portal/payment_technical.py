@@ -1,5 +1,6 @@
 """What only developers and accountants need of a payment: ledger entries, events, references."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
@@ -108,8 +109,35 @@ def ledger_rows(payment: Payment, localizer: Localizer) -> list[LedgerRow]:
             ),
         )
 
+    def row_of_shortfall(held: Entry, released: Entry) -> LedgerRow:
+        """The two transfers by which the available balance pays what the payment still owes."""
+        order = payment.order
+        name = N_("Loss taken from the available balance")
+        if not order.charged_back_minor:
+            name = N_("Fee taken from the available balance")
+        shown = row(msgspec.structs.replace(released, from_account=held.from_account))
+        return msgspec.structs.replace(shown, name=name)
+
+    rows: list[LedgerRow] = []
     entries = sorted(payment.entries, key=lambda entry: (entry.created_at, entry.number))
-    return [row(entry) for entry in reversed(entries)]
+    for entry, following in itertools.pairwise([*entries, None]):
+        if entry is None or (rows and rows[-1].entry.id == entry.id):
+            continue
+        if following is not None and is_shortfall(entry, following):
+            rows.append(row_of_shortfall(entry, following))
+        else:
+            rows.append(row(entry))
+    return rows[::-1]
+
+
+def is_shortfall(held: Entry, released: Entry) -> bool:
+    """Whether two entries move what an order owes from the available to the pending balance."""
+    path = (held.from_account, held.to_account, released.from_account, released.to_account)
+    return (
+        held.source_type == released.source_type == "order"
+        and path == ("available", "frozen", "frozen", "pending")
+        and held.amount_minor == released.amount_minor
+    )
 
 
 def event_rows(payment: Payment) -> list[EventRow]:

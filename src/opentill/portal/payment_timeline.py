@@ -48,7 +48,6 @@ _ATTEMPT_EVENTS: Final = {
     "DUPLICATE": "duplicate_payment",
     "GIVEN_BACK": "payment_given_back",
 }
-_FAILED_ATTEMPTS: Final = frozenset({"DECLINED", "REFUSED", "VOIDED"})
 _DISPUTE_RESPONSES: Final = {
     "ACCEPTED": N_("Dispute of {amount} accepted by {who}"),
     "CONTESTED": N_("Dispute of {amount} contested by {who}"),
@@ -150,12 +149,18 @@ class Timeline:
 
     def _attempt_end(self, attempt: PaymentAttempt) -> Item:
         facts: list[Fact] = []
-        if attempt.status in _FAILED_ATTEMPTS and attempt.reason:
-            reason = self._gettext(DECLINE_REASON[declines.reason_of(attempt.reason)])
-            facts = [(N_("Reason"), reason), (N_("Code from the bank"), attempt.reason)]
+        sentence = ATTEMPT_STATUS[attempt.status]
+        if attempt.status in declines.STATUSES and attempt.reason:
+            reason = declines.merchant_reason_of(attempt.reason)
+            facts = [
+                (N_("Reason"), self._gettext(DECLINE_REASON[reason])),
+                (N_("Code from the bank"), attempt.reason),
+            ]
+            if attempt.status == "DECLINED" and not declines.is_decline(attempt.reason):
+                sentence = N_("The attempt failed")
         return Item(
             at=self._ended_at(attempt),
-            sentence=self._gettext(ATTEMPT_STATUS[attempt.status]),
+            sentence=self._gettext(sentence),
             tone=_ATTEMPT_TONES[attempt.status],
             facts=tuple(facts),
         )
@@ -256,7 +261,7 @@ class Timeline:
         )
         if dispute.response is not None and dispute.responded_at is not None:
             sentence = _DISPUTE_RESPONSES[dispute.response]
-            who = isolated(dispute.responder)
+            who = self._payment.names.show(dispute.responder)
             yield Item(
                 at=dispute.responded_at,
                 sentence=self._gettext(sentence, who=who, amount=amount),
@@ -298,7 +303,27 @@ class Timeline:
                 is_canceled = row.event == "expired" and self._payment.order.closed_as == "CANCELED"
                 event = "voided" if is_canceled else row.event
                 sentence = self._gettext(HISTORY_EVENT[event])
+                if event == "carried_over":
+                    sentence = self._carried_over() or sentence
                 yield Item(at=row.at, sentence=sentence, tone=_HISTORY_TONES[row.event])
+
+    def _carried_over(self) -> Markup | None:
+        """Say what has become of the rest of the payment; None if its entries are not known."""
+        for entry in self._payment.entries:
+            if entry.source_type != "order":
+                continue
+            amount = self._amount(entry.amount_minor, entry.currency)
+            if entry.type == "SETTLEMENT":
+                return self._gettext("Settled: {amount} is available", amount=amount)
+            if entry.type == "UNFREEZE" and self._payment.order.charged_back_minor:
+                return self._gettext(
+                    "Loss of {amount} taken from the available balance", amount=amount
+                )
+            if entry.type == "UNFREEZE":
+                return self._gettext(
+                    "Fee of {amount} taken from the available balance", amount=amount
+                )
+        return None
 
     def _corrections(self) -> Iterator[Item]:
         """Yield the movements on the balance that the operator made because of the payment."""
@@ -333,7 +358,7 @@ class Timeline:
     def _notes(self) -> Iterator[Item]:
         for note in self._payment.notes:
             sentence = self._gettext("Note by the operator")
-            # A member is named by the email address. Staff are not named to merchants.
+            # Staff are not named to merchants.
             if note.by_merchant:
-                sentence = self._gettext("Note by {who}", who=note.who.partition(" (")[0])
+                sentence = self._gettext("Note by {who}", who=self._payment.names.show(note.who))
             yield Item(at=note.at, sentence=sentence, note=note.note)

@@ -8,30 +8,52 @@ import msgspec
 
 from opentill.checkouts import Session
 from opentill.orders import HistoryRow, Order, PaymentAttempt
-from opentill.portal.labels import DECLINE_REASON
+from opentill.portal.labels import DECLINE_ADVICE, DECLINE_REASON, UNPAID_TITLE
 from opentill.web import declines
 
-# OPEN: nobody has tried to pay. RETRY: the last attempt was declined, and the customer may try
-# again. WAITING: the bank has not responded. The other kinds can no longer be paid.
+# OPEN: nobody has tried to pay. RETRY: the last attempt has failed, and the customer may try again.
+# WAITING: the bank has not responded. The other kinds can no longer be paid.
 Kind = Literal["OPEN", "RETRY", "WAITING", "DECLINED", "CANCELED", "EXPIRED"]
 # The cause of the end of a session on the merchant's pages; the actor's email and id follow it.
 ENDED_BY_MERCHANT: Final = "expired by the merchant"
 _MEMBER: Final = re.compile(rf"(?:{ENDED_BY_MERCHANT}|ended by \S+): (\S+) \(")
 _ENDS: Final = frozenset({"expired", "refused", "voided"})
-_FAILED: Final = frozenset({"DECLINED", "REFUSED"})
 
 
 class Unpaid(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a payment that is not paid.
 
     ``at`` is its end, or the time until which it can be paid (Unix ms). ``by`` is the email address
-    of the member who canceled it, and ``reason`` the message id of the last decline; "" for none.
+    of the member who canceled it. ``reported`` is the gateway's report of the last attempt if that
+    failed; "" for none.
     """
 
     kind: Kind
     at: int
     by: str = ""
-    reason: str = ""
+    reported: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The message id of its heading."""
+        has_failed = self.reported is not None and not declines.is_decline(self.reported)
+        return UNPAID_TITLE.get(
+            f"{self.kind}_FAILED" if has_failed else "", UNPAID_TITLE[self.kind]
+        )
+
+    @property
+    def reason(self) -> str:
+        """The message id of the reason for the last decline; "" for none."""
+        return "" if self.reported is None else DECLINE_REASON[self._decline]
+
+    @property
+    def advice(self) -> str:
+        """The message id of what to do about the last decline; "" for nothing."""
+        return "" if self.reported is None else DECLINE_ADVICE[self._decline]
+
+    @property
+    def _decline(self) -> str:
+        return declines.merchant_reason_of(self.reported or "")
 
     @property
     def is_open(self) -> bool:
@@ -50,13 +72,13 @@ def read(
         return None
     end = next((row for row in reversed(history) if row.event in _ENDS), None)
     last = attempts[-1] if attempts else None
-    failed = last if last is not None and last.status in _FAILED else None
+    failed = last if last is not None and last.status in declines.STATUSES else None
     member = _MEMBER.match(end.cause) if end is not None else None
     return Unpaid(
         kind=_kind(order, failed),
         at=session.expires_at if end is None else end.at,
         by=member[1] if member else "",
-        reason=DECLINE_REASON[declines.reason_of(failed.reason)] if failed is not None else "",
+        reported=None if failed is None else failed.reason,
     )
 
 
@@ -65,6 +87,6 @@ def _kind(order: Order, failed: PaymentAttempt | None) -> Kind:
         return "WAITING"
     if order.status == "PENDING":
         return "RETRY" if failed is not None else "OPEN"
-    if order.status == "FAILED":
+    if order.shown_status == "FAILED":
         return "DECLINED"
     return "CANCELED" if order.shown_status == "REVOKED" else "EXPIRED"

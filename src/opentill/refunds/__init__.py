@@ -29,6 +29,7 @@ from opentill.refunds.service import (
     find_or_none,
     find_order_ids,
     list_for_order,
+    newest_of_orders,
     quote,
     reverse_manually,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "list_for_order",
     "list_open",
     "mark_handled",
+    "newest_of_orders",
     "quote",
     "record_manually",
     "reverse_manually",

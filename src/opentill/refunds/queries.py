@@ -23,6 +23,16 @@ OF_ORDER = Query(
     order by created_at desc, id desc limit :limit offset :offset
     """,
 )
+NEWEST_OF_ORDERS = Query(
+    Refund,
+    """
+    select r.* from unnest(:order_ids::text[]) as o (order_id)
+    cross join lateral (
+        select * from refunds where merchant_id = :merchant_id and order_id = o.order_id
+        order by created_at desc, id desc limit 1
+    ) r
+    """,
+)
 COUNT_OF_ORDER = Value(
     int, "select count(*) from refunds where merchant_id = :merchant_id and order_id = :order_id"
 )

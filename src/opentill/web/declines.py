@@ -26,6 +26,38 @@ DECLINES: Final[Mapping[str, str]] = {
     "unreachable": "unavailable",
     "not_sent": "unavailable",
 }
+# Statuses of attempts that ended without a payment.
+STATUSES: Final = frozenset({"DECLINED", "REFUSED", "VOIDED"})
+# Decline code → the reason that merchants see, where customers see another one. Customers do not
+# see that a card is lost or stolen, or that the bank suspects fraud.
+_FOR_MERCHANTS: Final[Mapping[str, str]] = {
+    "lost_card": "lost_card",
+    "stolen_card": "stolen_card",
+    "pickup_card": "restricted_card",
+    "pick_up_card": "restricted_card",
+    "restricted_card": "restricted_card",
+    "fraudulent": "suspected_fraud",
+    "suspected_fraud": "suspected_fraud",
+    "card_not_supported": "not_supported",
+    "currency_not_supported": "not_supported",
+    "transaction_not_allowed": "not_supported",
+    "service_not_allowed": "not_supported",
+    "duplicate_transaction": "duplicate",
+    "invalid_account": "invalid_card",
+    "incorrect_expiry": "incorrect_expiry",
+    "invalid_expiry_month": "incorrect_expiry",
+    "invalid_expiry_year": "incorrect_expiry",
+    "issuer_not_available": "unavailable",
+    "try_again_later": "processing_error",
+    "reenter_transaction": "processing_error",
+    "approve_with_id": "processing_error",
+    "withdrawal_count_limit_exceeded": "limit_exceeded",
+}
+MERCHANT_REASONS: Final = frozenset({"declined", *DECLINES.values(), *_FOR_MERCHANTS.values()})
+# Reasons for which no bank has declined the payment.
+_NOT_DECLINED: Final = frozenset(
+    {"processing_error", "unavailable", "canceled", "authentication_failed"}
+)
 
 
 def reason_of(reported: str) -> str:
@@ -34,3 +66,14 @@ def reason_of(reported: str) -> str:
     ``reported`` is the gateway's report: a code, or ``code: text``.
     """
     return DECLINES.get(reported.partition(":")[0], "declined")
+
+
+def merchant_reason_of(reported: str) -> str:
+    """Return the reason for a decline, which selects texts of the merchant's pages."""
+    code = reported.partition(":")[0]
+    return _FOR_MERCHANTS.get(code) or reason_of(reported)
+
+
+def is_decline(reported: str) -> bool:
+    """Whether a bank declined the payment, and it did not merely fail."""
+    return merchant_reason_of(reported) not in _NOT_DECLINED

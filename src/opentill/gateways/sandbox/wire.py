@@ -108,7 +108,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
             amount=Money(self.amount_minor, self.currency) if paid else None,
             method=self.method,
             clearing_currency=self.currency if paid else None,
-            card=Card.read(self.card.brand, self.card.last4) if paid and self.card else None,
+            card=Card.read(self.card.brand, self.card.last4) if self.card else None,
         )
 
 

@@ -65,9 +65,14 @@ class CardDetails(msgspec.Struct, frozen=True):
 
 
 class MethodDetails(msgspec.Struct, frozen=True):
-    """The payment method of a charge."""
+    """The payment method of a charge, or of a payment that failed."""
 
     card: CardDetails | None = None
+
+    @property
+    def as_card(self) -> Card | None:
+        """The card, None for other methods."""
+        return Card.read(self.card.brand, self.card.last4) if self.card else None
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,8 +92,7 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     def card(self) -> Card | None:
         """The card of the charge, None for other methods."""
         details = self.payment_method_details
-        card = details.card if details else None
-        return Card.read(card.brand, card.last4) if card else None
+        return details.as_card if details else None
 
     @property
     def gateway_events(self) -> tuple[GatewayEvent, ...]:
@@ -129,6 +133,7 @@ class PaymentError(msgspec.Struct, frozen=True):
 
     code: str | None = None
     decline_code: str | None = None
+    payment_method: MethodDetails | None = None
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,7 +170,13 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
             case "processing" | "requires_capture":
                 return PaymentOutcome(status="PENDING")
             case "canceled" | "requires_payment_method":
-                return PaymentOutcome(status="DECLINED", reason=self.reason)
+                error = self.last_payment_error
+                method = error.payment_method if error else None
+                return PaymentOutcome(
+                    status="DECLINED",
+                    reason=self.reason,
+                    card=method.as_card if method else None,
+                )
             case _:
                 return PaymentOutcome(status="UNKNOWN", reason=f"the payment {self.status}")
 

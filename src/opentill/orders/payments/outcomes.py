@@ -234,6 +234,8 @@ async def _apply_failure(
         return attempt
     status, event = _FAILURES[outcome.status]
     written = await write_attempt(tx, attempt, status, outcome, None, now)
+    if outcome.card is not None:
+        await cards.store_declined(tx, written, outcome.card)
     await day_limits.release(tx, attempt)
     reason = outcome.reason or outcome.status.lower()
     cause = f"{attempt.id}: {reason}"

@@ -27,3 +27,19 @@ for (const form of document.querySelectorAll("form:is(.filters[role=search], [da
     if (event.target.value === "" && event.target.defaultValue !== "") form.requestSubmit();
   }, true);
 }
+
+// Tabs with numbers are one line on a phone: the current one is scrolled into view.
+for (const tab of document.querySelectorAll(".tabs.counted [aria-current]")) {
+  const line = tab.closest("ul");
+  line.scrollLeft = tab.offsetLeft - line.offsetLeft - (line.clientWidth - tab.clientWidth) / 2;
+}
+
+// A dialog that was opened from a menu of actions closes the menu, when it is closed itself: its button in
+// the menu gets the focus back first.
+document.addEventListener("toggle", (event) => {
+  if (event.newState !== "closed" || !event.target.matches(".sheet")) return;
+  for (const menu of document.querySelectorAll(".more-actions[open]")) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  }
+}, true);
