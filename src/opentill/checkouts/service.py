@@ -397,7 +397,8 @@ async def refresh_attempt(
 ) -> PaymentAttempt:
     """Query the gateway about an attempt after its customer's return. Raises NotFound.
 
-    ``seen`` is the page view that the caller has just read.
+    ``seen`` is the page view that the caller has just read. A query may take the money of an
+    approved payment, so after the end of the order its page is closed instead.
     """
     if not is_id(attempt_id):
         raise NotFound
@@ -407,6 +408,8 @@ async def refresh_attempt(
             attempt = await orders.find_attempt(tx, seen.session.merchant_id, attempt_id)
     if attempt.order_id != seen.order.id:
         raise NotFound
+    if attempt.status == "ACTION_REQUIRED" and seen.order.is_over:
+        return await orders.close_page(db, gateways, attempt, now)
     if attempt.status in UNDECIDED:
         return await orders.query_attempt(db, gateways, attempt, now)
     return attempt

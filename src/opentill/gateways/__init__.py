@@ -12,6 +12,7 @@ from opentill.gateways.choice import (
 )
 from opentill.gateways.model import (
     BadCallback,
+    Captures,
     Checks,
     DisputeStatus,
     Expires,
@@ -44,6 +45,7 @@ from opentill.gateways.routing import (
 __all__ = [
     "BadCallback",
     "BadGateways",
+    "Captures",
     "Checks",
     "DisputeStatus",
     "Expires",

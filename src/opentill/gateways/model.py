@@ -331,6 +331,16 @@ class Expires(Protocol):
 
 
 @runtime_checkable
+class Captures(Expires, Protocol):
+    """Implemented by adapters that take the money themselves, in a request of their own.
+
+    Another process may have sent that request when a page is closed.
+    """
+
+    capture_ms: int  # how long after the end of an order a payment may still be taken
+
+
+@runtime_checkable
 class Checks(Protocol):
     """Implemented by adapters that can test whether the provider accepts their account."""
 

@@ -60,6 +60,7 @@ from opentill.orders.payments.model import FailedAttempts, Payer, PaymentIntent,
 from opentill.orders.payments.outcomes import apply_outcome
 from opentill.orders.payments.service import (
     OrderState,
+    close_page,
     query_attempt,
     submit,
 )
@@ -169,6 +170,7 @@ __all__ = [
     "can",
     "card_of",
     "card_of_attempt",
+    "close_page",
     "complete_refund",
     "confirm_manually",
     "confirm_many",

@@ -203,6 +203,11 @@ class Order(PlacedOrder, frozen=True):
     attempt_failed: bool = False  # whether the last attempt failed; False once it cannot be paid
 
     @property
+    def is_over(self) -> bool:
+        """Whether no further payment is expected: the order is paid, closed or revoked."""
+        return self.status not in ("CREATING", "PENDING")
+
+    @property
     def unsettled_minor(self) -> int:
         """How much of an unsettled order's payment is in pending, in the settled currency.
 

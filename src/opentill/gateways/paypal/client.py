@@ -43,6 +43,8 @@ from opentill.outgoing.client import Outgoing
 _TIMEOUT_S: Final = 7.0
 # A customer who has come back sees a page after three seconds at the latest.
 _PATIENCE_S: Final = 1.5
+# A capture that was sent before an order ended is done within this time.
+_CAPTURE_MS: Final = 5 * 60_000
 # PayPal cancels an order that was not captured three hours after its approval ("Handle uncaptured
 # payments"), and an order that nobody approved.
 _MOST_AGE_MS: Final = 6 * 3_600_000
@@ -57,12 +59,12 @@ _CAPTURES: Final = "/v2/payments/captures"
 class PayPalGateway:
     """The ``Gateway`` of PayPal.
 
-    Implements ``Expires``, ``Checks``, ``Traces``, ``FetchesKeys``, ``Reports`` and
-    ``TakesWallet``.
+    Implements ``Captures``, ``Checks``, ``Traces``, ``FetchesKeys``, ``Reports``, ``TakesWallet``.
     """
 
     name = "paypal"
     wallet = "PayPal"
+    capture_ms = _CAPTURE_MS
     report_delay_ms = report.DELAY_MS
 
     def __init__(
@@ -149,7 +151,8 @@ class PayPalGateway:
         """End an attempt that is not captured, and return its state.
 
         PayPal has no request that cancels an order. It takes no money without our capture, which
-        does not follow once the attempt is DECLINED, and PayPal cancels it after some hours.
+        does not follow once the attempt is DECLINED, and PayPal cancels it after some hours. A
+        capture may be under way: the caller asks again until ``capture_ms`` have passed.
         """
         order = await self._find_order(attempt_id, provider_ref, Deadline(self._timeout_s))
         if isinstance(order, PaymentOutcome):

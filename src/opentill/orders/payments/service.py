@@ -26,6 +26,7 @@ from opentill.gateways import (
 )
 from opentill.gateways.choice import Obstacle, RouteReason, find_misfit
 from opentill.gateways.model import (
+    Captures,
     Expires,
     Gateway,
     PaymentOutcome,
@@ -339,7 +340,7 @@ async def _release_limit(db: Db, attempt: PaymentAttempt) -> None:
     Only if its session has ended: the provider's page or code may stay open for longer.
     """
     is_counted = attempt.limit_day is not None and not attempt.limit_released
-    if is_counted and await _is_over(db, attempt):
+    if is_counted and (await _find_order(db, attempt)).is_over:
         await db.run(partial(day_limits.release, attempt=attempt))
 
 
@@ -359,24 +360,26 @@ async def close_page(
     """Close the gateway's page if the attempt's order is paid or closed, else query the attempt.
 
     Closing the page prevents late payments. A late payment that still arrives pays the closed
-    order, or is sent back.
+    order, or is sent back. While a gateway of ``Captures`` may still take the money, the attempt
+    stays as it is, so that the worker queries it again.
     """
     gateway = gateways.get(attempt.gateway)
-    if (
-        not _awaits_operator(attempt)
-        and isinstance(gateway, Expires)
-        and await _is_over(db, attempt)
-    ):
-        closing = gateway.expire(attempt.id, attempt.provider_ref)
-        outcome = await observe_call(attempt.gateway, "expire", closing)
-        return await _apply(db, attempt, _query_outcome(outcome), now)
-    return await query_attempt(db, gateways, attempt, now)
+    if _awaits_operator(attempt) or not isinstance(gateway, Expires):
+        return await query_attempt(db, gateways, attempt, now)
+    order = await _find_order(db, attempt)
+    if not order.is_over:
+        return await query_attempt(db, gateways, attempt, now)
+    closing = gateway.expire(attempt.id, attempt.provider_ref)
+    outcome = await observe_call(attempt.gateway, "expire", closing)
+    may_be_taken = isinstance(gateway, Captures) and now < order.updated_at + gateway.capture_ms
+    if outcome.status == "DECLINED" and may_be_taken:
+        return attempt
+    return await _apply(db, attempt, _query_outcome(outcome), now)
 
 
-async def _is_over(db: Db, attempt: PaymentAttempt) -> bool:
+async def _find_order(db: Db, attempt: PaymentAttempt) -> Order:
     async with db.connection() as tx:
-        order = await service.find(tx, attempt.merchant_id, attempt.order_id)
-    return order.status not in ("CREATING", "PENDING")
+        return await service.find(tx, attempt.merchant_id, attempt.order_id)
 
 
 def next_check(attempt: PaymentAttempt, now: int) -> int | None:
