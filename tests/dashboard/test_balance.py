@@ -16,6 +16,7 @@ from support.people import Visitor, create_person
 from support.spreadsheets import csv_rows
 
 NOW: Final = 1_798_761_000_000  # 2026-12-31T23:50Z, which is in 2027 in Kathmandu
+TRANSFERS: Final = {"Settlement", "Held for refund", "Held for dispute", "Released"}
 ZONE: Final = ZoneInfo("Asia/Kathmandu")
 
 
@@ -68,7 +69,7 @@ def busy_shop(shop: Shop, clock: Any) -> Shop:
 
 def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy_shop: Shop) -> None:
     owner = create_person(busy_shop.api_server, busy_shop.id, "owner")
-    html = read_page(owner, busy_shop)
+    html = read_page(owner, busy_shop, tab="all")
     text = text_of(html)
     assert "Times are in Asia/Kathmandu" in text
     assert "There is no money to pay out now." in text
@@ -91,6 +92,9 @@ def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy_
             entry = next(newest_first)
             fees += 1
             assert to_minor(net) == to_minor(amount) + to_minor(fee)
+        elif row[1] in TRANSFERS:  # the merchant has as much as before
+            assert (fee, net, amount) == ("–", "–", entry["amount"].removeprefix("-"))
+            continue
         else:
             assert (fee, net) == ("–", amount)
         assert amount == entry["amount"]
@@ -104,7 +108,7 @@ def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy_
     ]
     assert movements[-2][1:4] == [
         "Payout",
-        f"Payout {entries[-2]['sourceId']}",
+        f"To your bank account {entries[-2]['sourceId']}",
         "-$50.00",
     ]
     assert f'href="/dashboard/{busy_shop.id}/payouts/{entries[-2]["sourceId"]}"' in html
@@ -119,8 +123,8 @@ def test_the_list_of_movements_and_its_export_have_the_same_filters(busy_shop: S
     owner = create_person(busy_shop.api_server, busy_shop.id, "finance")
     today = {"from": "2027-01-01", "to": "2027-01-01"}
     all_rows, todays_rows = (
-        movement_cells(read_page(owner, busy_shop)),
-        movement_cells(read_page(owner, busy_shop, **today)),
+        movement_cells(read_page(owner, busy_shop, tab="all")),
+        movement_cells(read_page(owner, busy_shop, tab="all", **today)),
     )
     assert len(todays_rows) == len(all_rows) - 2  # a recharge and a payout were made yesterday
     assert [
@@ -129,9 +133,19 @@ def test_the_list_of_movements_and_its_export_have_the_same_filters(busy_shop: S
     payments = export(owner, busy_shop, "balance.csv", type="PAYMENT", **today)
     assert [row["type"] for row in payments] == ["PAYMENT"] * 2
     fees = 2  # each is in the row of its payment
-    assert len(export(owner, busy_shop, "balance.csv", **today)) == len(todays_rows) + fees
-    numbers = [int(row["number"]) for row in export(owner, busy_shop, "balance.csv")]
+    assert (
+        len(export(owner, busy_shop, "balance.csv", tab="all", **today)) == len(todays_rows) + fees
+    )
+    numbers = [int(row["number"]) for row in export(owner, busy_shop, "balance.csv", tab="all")]
     assert numbers == list(range(1, len(all_rows) + fees + 1))
+    money = [row for row in todays_rows if row[1] not in TRANSFERS]
+    assert len(money) < len(todays_rows)
+    page = read_page(owner, busy_shop, **today)
+    assert movement_cells(page) == money
+    assert f"Money in and out {len(money)} All movements {len(todays_rows)}" in text_of(page)
+    file = export(owner, busy_shop, "balance.csv", **today)
+    assert len(file) == len(money) + fees
+    assert f"two in the CSV file, which has {len(file)} rows" in text_of(page)
     empty_list = text_of(read_page(owner, busy_shop, type="CHARGEBACK_RECOVERY"))
     assert "No movements match these filters." in empty_list
     wrong_day = text_of(read_page(owner, busy_shop, to="31.12.2026"))
@@ -157,7 +171,7 @@ def test_no_payment_is_parted_from_its_fee_by_the_end_of_a_page(
 
 def test_the_filter_of_movements_offers_the_types_that_the_merchant_has(busy_shop: Shop) -> None:
     owner = create_person(busy_shop.api_server, busy_shop.id, "owner")
-    html = read_page(owner, busy_shop)
+    html = read_page(owner, busy_shop, tab="all")
     options = html.partition('<select id="type"')[2].partition("</select>")[0]
     assert re.findall(r'value="(\w+)"', options) == [
         "PAYMENT", "SETTLEMENT", "PAYOUT", "FREEZE", "ADMIN_RECHARGE", "REFUND", "FEE",
@@ -174,7 +188,7 @@ def test_rows_are_counted_with_the_fees_that_belong_to_no_payment(shop: Shop) ->
     )
     server.tx(lambda tx: payouts.create(tx, shop.id, request, None, server.app.clock()))
     server.run(jobs.count_all(server.app.db))
-    html = read_page(owner, shop)
+    html = read_page(owner, shop, tab="all")
     shown = [row[1] for row in movement_cells(html)]
     assert shown == ["Fee", "Payout", "Settlement", "Payment"]
     assert "1 to 4 of 4" in text_of(html)
@@ -306,7 +320,7 @@ def test_the_export_of_a_statement_has_the_days_of_the_page_that_links_it(
     name, todays_types = export_by_link()
     assert name == "statement_2027-01-01_2027-01-01.csv"
     all_days = {"from": "", "to": ""}  # the form is sent with empty days
-    assert export_by_link(**all_days) == ("statement_all_all.csv", december[1] + todays_types)
+    assert export_by_link(**all_days) == ("statement_all.csv", december[1] + todays_types)
     html = read_page(owner, busy_shop, "balance/statement", **all_days)
     assert "Payouts -$50.00" in text_of(html)
 
@@ -315,7 +329,7 @@ def test_a_merchant_without_money_sees_an_empty_balance(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     text = text_of(read_page(owner, shop))
     assert "Balance in USD" in text
-    assert text.count("$0.00") == 3  # without a reserve
+    assert text.count("$0.00") == 2  # without amounts on hold or in reserve
     assert "In reserve" not in text
     assert "No money has moved yet" in text
     assert "There is no money to pay out now. Add a bank account" in text

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dashboard.pages import text_of
-from opentill import disputes, figures, merchants, payouts
+from opentill import disputes, figures, merchants, orders, payouts
 from opentill.core.ids import new_id
 from opentill.dashboard import home_figures
 from opentill.figures import jobs
@@ -153,18 +153,28 @@ def test_each_role_sees_what_needs_its_attention(shop: Shop) -> None:
     assert "Accept the merchant services agreement" not in text
 
 
-def test_an_empty_reserve_is_hidden_from_a_merchant_without_one(shop: Shop) -> None:
+def test_accounts_without_money_are_hidden_and_what_is_held_in_pending_is_named(
+    shop: Shop,
+) -> None:
     server, now = shop.api_server, shop.api_server.app.clock()
-    shop.create_paid_order()
-    server.run(jobs.count_all(server.app.db))
-    owner = create_person(server, shop.id, "owner")
-    assert "In reserve" not in text_of(read_home(owner, shop))
     server.tx(
         lambda tx: merchants.change(
             tx, shop.id, now, who="ann", reason="risk", reserve_rate=Decimal("0.1"), reserve_days=90
         )
     )
-    assert "In reserve $0.00" in text_of(read_home(owner, shop))
+    order_id = shop.create_paid_order()["id"]
+    server.run(jobs.count_all(server.app.db))
+    owner = create_person(server, shop.id, "owner")
+    text = text_of(read_home(owner, shop))
+    assert "Pending $9.59" in text
+    assert "On hold" not in text
+    assert "In reserve" not in text
+    server.tx(lambda tx: orders.settle_one(tx, shop.id, order_id, now, "test"))
+    shop.open_dispute(order_id)
+    server.run(jobs.count_all(server.app.db))
+    text = text_of(read_home(owner, shop))
+    assert "On hold $9.59" in text or "On hold $9.99" in text
+    assert "In reserve $0.96" in text
 
 
 def test_an_owner_is_asked_for_a_bank_account_when_money_is_available(shop: Shop) -> None:

@@ -49,6 +49,16 @@ def test_each_payout_shows_its_status(shop: Shop) -> None:
     assert paid_payout.id not in failed_list
     html = read_page(owner, shop, f"payouts/{failed_payout.id}")
     assert "Why it came back account closed" in text_of(html)
+    shown = re.findall(r"<li[^>]*>\s*<p><strong>(.*?)</strong>", html.partition("timeline")[2])
+    assert shown == [
+        "Came back, and available again", "Payout created, and taken from the available balance",
+    ]  # fmt: skip
+    assert "Paid out so far $22.00 Payouts that arrived: 1." in text
+    assert "The last ones arrived within 1 second." in text
+    rows = csv_rows(owner.get(f"/dashboard/{shop.id}/payouts.csv"))
+    assert [(row["status"], row["statusName"]) for row in rows] == [
+        ("FAILED", "Came back"), ("PAID", "Arrived"), ("PENDING", "Pending"),
+    ]  # fmt: skip
     assert "TRN-" in read_page(owner, shop, f"payouts/{paid_payout.id}")
     assert "your bank has not confirmed it yet" in read_page(
         owner, shop, f"payouts/{pending_payout.id}"
@@ -149,7 +159,7 @@ def test_the_next_available_amount_is_shown_with_its_day(shop: Shop, clock: Any)
     day_before = text_at(due - 86_400_000)
     assert re.search(r"Becomes available next \$9\.59 On \w+, Jan \d+\.", day_before)
     # The order is due, but no job has settled it.
-    assert "Pending, but held $9.59 It is due, but held" in text_at(due + 86_400_000)
+    assert "Held in pending $9.59 It is due, but held" in text_at(due + 86_400_000)
     sentence = "Becomes available next $9.59 After more than two weeks."
     assert sentence in text_at(due - 40 * 86_400_000)
 

@@ -1032,13 +1032,19 @@ class Business:
         for kind in (None, "FEE"):
             file = ledger.movements_file(db, self.id, kind, (0, FOREVER), UTC)
             assert api_server.run(self._length(file))
-        rows, _ = api_server.run(ledger.list_rows(db, self.id, 1, 50, (0, FOREVER)))
+        rows, total = api_server.run(ledger.list_rows(db, self.id, 1, 50, (0, FOREVER)))
+        money = ledger.list_rows(db, self.id, 1, 50, (0, FOREVER), with_transfers=False)
+        counts = api_server.tx(lambda tx: ledger.count_rows(tx, self.id))
+        assert (counts.rows, counts.money_rows) == (total, api_server.run(money)[1])
+        window = (1, rows[0].created_at)  # its last hour is counted by reading it
+        assert api_server.tx(lambda tx: ledger.count_rows(tx, self.id, window)) == counts
         payments = [row.source_id for row in rows if row.type == "PAYMENT"]
         assert api_server.tx(lambda tx: ledger.list_fees(tx, self.id, payments))
         assert api_server.tx(lambda tx: ledger.list_types(tx, self.id))
         api_server.run(figures.find_coming(db, self.id, UTC, self.now))
         for most in (0, 50_000):
             assert api_server.run(figures.statements(db, self.id, (0, FOREVER), most))
+        assert api_server.tx(lambda tx: payouts.sum_paid(tx, self.id))
         payout_id = api_server.tx(lambda tx: payouts.list_newest(tx, self.id, 1, 0))[0].id
         assert api_server.tx(lambda tx: ledger.list_entries_of(tx, self.id, "payout", payout_id))
         refund = api_server.sql("select id from refunds where merchant_id = $1", self.id)[0]["id"]

@@ -48,7 +48,7 @@ EVERYWHERE: Final = (
 LISTS: Final[dict[str, Lists[Any]]] = {
     name: value
     for name, value in _values()
-    if name.endswith((".LISTS", ".ROW_LISTS")) and isinstance(value, dict)
+    if name.endswith((".LISTS", ".ROW_LISTS", ".MONEY_LISTS")) and isinstance(value, dict)
 }
 
 

@@ -6,12 +6,21 @@ from typing import Final
 import msgspec
 
 from opentill.core.money import Money
-from opentill.figures import Coming, CurrencyFigures, Day, Expected
+from opentill.dashboard.labels import BALANCE
+from opentill.figures import BalanceProgress, Coming, CurrencyFigures, Day, Expected
 from opentill.web import charts
 from opentill.web.charts import Chart, Row, Series
 from opentill.web.language import Localizer
 
 _FEWEST_DAYS: Final = 7  # of the chart
+
+
+def shown_accounts(balance: BalanceProgress) -> list[str]:
+    """Return the accounts that pages show, in their order.
+
+    What is on hold or in reserve is shown only if it is not zero.
+    """
+    return [name for name in BALANCE if name in {"available", "pending"} or getattr(balance, name)]
 
 
 class NextAmount(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """The balance: its accounts, awaited money and movements."""
 
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
@@ -33,6 +33,14 @@ class Account(msgspec.Struct, frozen=True):
     held: str = ""  # the part that is overdue and held back, such as for a dispute
 
 
+class Tab(msgspec.Struct, frozen=True):
+    """A part of the list of movements, with its number of rows unless it is filtered by type."""
+
+    name: Literal["", "all"]  # "": money in and out
+    rows: int | None
+    is_shown: bool
+
+
 async def show(request: PageRequest) -> Response:
     """Show each account, awaited money by day, and the movements, newest first."""
     merchant_id, localizer = request.access.merchant_id, request.localizer
@@ -41,8 +49,11 @@ async def show(request: PageRequest) -> Response:
     days = lists.days(request, zone)
     kind = lists.choice(request, "type", ledger.TYPES)
     number = lists.page_number(request)
+    shows_all = _shows_all(request, kind)
     if kind is None:
-        entries, total = await ledger.list_rows(db, merchant_id, number, lists.SIZE, days.range)
+        entries, total = await ledger.list_rows(
+            db, merchant_id, number, lists.SIZE, days.range, with_transfers=shows_all
+        )
     else:
         entries, total = await ledger.list_entries(
             db, merchant_id, kind, number, lists.SIZE, days.range
@@ -60,12 +71,14 @@ async def show(request: PageRequest) -> Response:
 
     rows = await db.read(read_rows)
     kinds = await db.read(lambda tx: ledger.list_types(tx, merchant_id))
+    counts = await db.read_snapshot(lambda tx: ledger.count_rows(tx, merchant_id, days.range))
+    file_rows = counts.entries if shows_all else counts.money_entries
     async with request.app.db.connection() as tx:
         wait = await payout_wait.find(tx, merchant_id, request.now)
     currencies = [
         (
             schedule.balance.currency,
-            _accounts(localizer, schedule, has_reserve=merchant.reserve_rate > 0),
+            _accounts(localizer, schedule),
             awaited.chart(localizer, coming.days, schedule),
         )
         for schedule in coming.currencies
@@ -81,25 +94,27 @@ async def show(request: PageRequest) -> Response:
         types=[
             (name, localizer.gettext(ENTRY_TYPE[name]))
             for name in ledger.TYPES
-            if name in kinds or name == kind
+            if name == kind or (name in kinds and (shows_all or name not in ledger.TRANSFERS))
         ],
+        tabs=[
+            Tab("", counts.money_rows if kind is None else None, not shows_all),
+            Tab("all", counts.rows if kind is None else None, shows_all),
+        ],
+        file_rows=file_rows if kind is None and file_rows != total else None,
         wait=wait if request.access.may("payouts.read") else None,
         pager=Pager(number, total),
         behind=coming.as_of if coming.as_of < request.now else None,
         currencies=currencies,
         settlement_currency=merchant.settlement_currency,
         zero=localizer.amount(Money(0, merchant.settlement_currency)),
-        accounts=ACCOUNTS[:-1],
+        accounts=ACCOUNTS[:2],
         rows=rows,
         filters=_query(_filters(request)),
         days_only=_query(_filters(request, "from", "to")),
     )
 
 
-def _accounts(
-    localizer: Localizer, schedule: figures.Expected, *, has_reserve: bool
-) -> list[Account]:
-    """Return the accounts. A merchant without a reserve does not see an empty one."""
+def _accounts(localizer: Localizer, schedule: figures.Expected) -> list[Account]:
     balance = schedule.balance
     held = {"pending": schedule.pending.held, "reserve": schedule.reserve.held}
 
@@ -113,8 +128,7 @@ def _accounts(
             getattr(balance, name) > 0,
             amount(held[name]) if held.get(name, 0) > 0 else "",
         )
-        for name in ACCOUNTS
-        if name != "reserve" or balance.reserve or has_reserve
+        for name in awaited.shown_accounts(balance)
     ]
 
 
@@ -125,8 +139,13 @@ async def _merchant(request: PageRequest) -> tuple[Merchant, ZoneInfo]:
 
 def _filters(request: PageRequest, *names: str) -> dict[str, str]:
     """Return the filters of the request that are not empty; without ``names``, all of them."""
-    names = names or ("from", "to", "type")
+    names = names or ("from", "to", "type", "tab")
     return {name: request.query[name] for name in names if request.query.get(name)}
+
+
+def _shows_all(request: PageRequest, kind: ledger.Type | None) -> bool:
+    """Whether the list has transfers between the merchant's accounts too."""
+    return request.query.get("tab") == "all" or kind in ledger.TRANSFERS
 
 
 def _query(filters: dict[str, str]) -> str:
@@ -141,7 +160,8 @@ async def movements_file(request: PageRequest) -> Response:
         return page_helpers.redirect(request, "balance", **_filters(request))
     kind = lists.choice(request, "type", ledger.TYPES)
     db = request.app.replica.reading()
-    chunks = ledger.movements_file(db, merchant.id, kind, days.range, zone)
+    without = () if _shows_all(request, kind) else ledger.TRANSFERS
+    chunks = ledger.movements_file(db, merchant.id, kind, days.range, zone, without)
     return await downloads.table(days.filename("balance"), chunks)
 
 

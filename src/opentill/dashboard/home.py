@@ -107,7 +107,6 @@ async def show(request: PageRequest) -> Response:
         zone,
         rows,
         with_balance=access.may("balance.read"),
-        has_reserve=merchant.reserve_rate > 0,
         days=int(lists.choice(request, "days", _SPANS) or _DEFAULT_SPAN),
         chart=lists.choice(request, "chart", home_figures.CHARTS) or "volume",
     )

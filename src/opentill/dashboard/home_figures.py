@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from opentill.core.money import Money
 from opentill.dashboard import awaited
-from opentill.dashboard.labels import BALANCE, COMPARED_PERIOD, HOME_CHART, PERIOD
+from opentill.dashboard.labels import COMPARED_PERIOD, HOME_CHART, PERIOD
 from opentill.figures import SPANS, Attempts, CurrencyFigures, Figures, Period, Sums
 from opentill.portal import day_charts, headlines, hour_charts
 from opentill.portal.headlines import Headline
@@ -56,6 +56,7 @@ class CurrencyTexts(msgspec.Struct, frozen=True):
     chart: Chart | None
     balance: dict[str, str]  # by account
     next_amounts: tuple[tuple[str, str], ...]
+    held: str  # the part of the pending balance that is due, but held; "" if there is none
 
 
 class FigureTexts:
@@ -68,15 +69,12 @@ class FigureTexts:
         figures: Figures,
         *,
         with_balance: bool,
-        has_reserve: bool = False,
         days: int = 7,
         chart: ChartName = "volume",
     ) -> None:
         """Write the figures of the last ``days`` days, one of ``SPANS``, and one chart.
 
         ``with_balance``: whether the person may see the balance and awaited money.
-        ``has_reserve``: whether a part of each payment is reserved; otherwise an empty reserve is
-        omitted.
         """
         names = tuple(name for name in CHARTS if with_balance or name != "available")
         self.chart_choices = tuple((name, HOME_CHART[name]) for name in names)
@@ -87,7 +85,6 @@ class FigureTexts:
         self._zone = zone
         self._figures = figures
         self._with_balance = with_balance
-        self._has_reserve = has_reserve
         self.currencies = tuple(self._currency(row) for row in figures.currencies)
 
     def as_of(self, now: int) -> str:
@@ -101,13 +98,15 @@ class FigureTexts:
         currency = row.balance.currency
         balance: dict[str, str] = {}
         next_amounts: tuple[tuple[str, str], ...] = ()
+        held = ""
         if self._with_balance:
             balance = {
                 name: self._amount(getattr(row.balance, name), currency)
-                for name in BALANCE
-                if name != "reserve" or row.balance.reserve or self._has_reserve
+                for name in awaited.shown_accounts(row.balance)
             }
             next_amounts = self._next_amounts(row)
+            if row.pending.held > 0:
+                held = self._amount(row.pending.held, currency)
         return CurrencyTexts(
             currency,
             self._headlines(row),
@@ -115,6 +114,7 @@ class FigureTexts:
             self._chart(row),
             balance,
             next_amounts,
+            held,
         )
 
     @property

@@ -68,6 +68,10 @@ ATTEMPT_OUTCOME: Final = {
     "unreachable": N_("Not reachable"),
     "forbidden": N_("Not sent: the address is not allowed"),
 }
+BALANCE_TAB: Final = {
+    "": N_("Money in and out"),
+    "all": N_("All movements"),
+}
 BALANCE: Final = {
     "available": N_("Available"),
     "pending": N_("Pending"),
@@ -273,6 +277,12 @@ PAYMENT_TAB: Final = {
     "incomplete": N_("Not paid yet"),
     "closed": N_("Expired"),
     "canceled": N_("Canceled"),
+}
+PAYOUT_TIMELINE: Final = {
+    "created": N_("Payout created, and taken from the available balance"),
+    "sent": N_("Sent to the bank"),
+    "arrived": N_("Arrived: the bank has confirmed it"),
+    "came back": N_("Came back, and available again"),
 }
 PAYOUT_STATUS: Final = {
     "PENDING": NC_("payout", "Pending"),

@@ -34,7 +34,7 @@ class Movement(msgspec.Struct, frozen=True):
     balances: tuple[tuple[str, str], ...]  # the accounts that changed, and their balances after it
     page: str
     id: str
-    is_transfer: bool  # between accounts of the merchant, so that their sum stays
+    is_transfer: bool  # between accounts of the merchant, so that their sum stays: without a sign
     customer: str
     product: str
 
@@ -74,9 +74,10 @@ async def rows(
         last = fee or entry
         changed = {entry.from_account, entry.to_account}
         is_dispute = entry.source_type == "dispute"
+        is_transfer = changed <= set(MERCHANT_ACCOUNTS)
         return Movement(
             entry=entry,
-            gross=amount(entry.shown_minor),
+            gross=amount(entry.amount_minor if is_transfer else entry.shown_minor),
             fee=amount(fee.shown_minor) if fee else "",
             amount=amount(entry.shown_minor + (fee.shown_minor if fee else 0)),
             balances=tuple(
@@ -86,7 +87,7 @@ async def rows(
             ),
             page=_PAGES.get(entry.source_type, ""),
             id=entry.source_id if is_dispute else order_ids.get(entry.source_id, entry.source_id),
-            is_transfer=changed <= set(MERCHANT_ACCOUNTS),
+            is_transfer=is_transfer,
             customer=(order.customer_email or order.customer_name or "") if order else "",
             product=order.product_name if order else "",
         )

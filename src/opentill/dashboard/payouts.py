@@ -1,10 +1,11 @@
 """A merchant's payouts, their contents, and the money that becomes available next."""
 
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
+import msgspec
 from starlette.responses import Response
 
 from opentill import figures, merchants, payouts
@@ -13,13 +14,25 @@ from opentill.core.errors import or_not_found
 from opentill.core.money import Money
 from opentill.dashboard import awaited, page_helpers, payout_wait
 from opentill.dashboard.labels import PAYOUT_STATUS
+from opentill.db.database import Tx
 from opentill.http import csvfile
+from opentill.payouts import Payout, RunOfPayout
 from opentill.portal import downloads, lists, payout_items, render
 from opentill.portal.lists import Days, Pager
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.payout_items import Reader, Row
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
+
+
+class TimelineItem(msgspec.Struct, frozen=True):
+    """An item of a payout's timeline; ``at`` is Unix ms, None if it has not happened."""
+
+    name: Literal["created", "sent", "arrived", "came back"]
+    at: int | None
+
+
+_LAST_PAYOUTS: Final = 5  # whose arrival says how long the next one takes
 
 
 async def show(request: PageRequest) -> Response:
@@ -30,6 +43,8 @@ async def show(request: PageRequest) -> Response:
         account = await payouts.find_account(tx, merchant_id)
         wait = await payout_wait.find(tx, merchant_id, request.now)
         last = await payouts.search(tx, merchant_id, None, 1)
+        paid = await payouts.sum_paid(tx, merchant_id)
+        arrival = await _usual_arrival(tx, request)
     zone = ZoneInfo(merchant.time_zone)
     days = lists.days(request, zone)
     status = lists.choice(request, "status", payouts.STATUSES)
@@ -44,6 +59,11 @@ async def show(request: PageRequest) -> Response:
         account=account,
         wait=wait,
         last=next(iter(last), None),
+        arrival=arrival,
+        paid={
+            currency: (total.payouts, localizer.amount(Money(total.amount_minor, currency)))
+            for currency, total in paid.items()
+        },
         minimum=localizer.amount(Money(merchant.payout_minimum_minor, merchant.settlement_currency))
         if merchant.payout_minimum_minor
         else "",
@@ -66,6 +86,13 @@ async def show(request: PageRequest) -> Response:
             for row in rows
         ],
     )
+
+
+async def _usual_arrival(tx: Tx, request: PageRequest) -> str:
+    """Return how long the slowest of the last payouts took to arrive, "" if none has arrived."""
+    newest = await payouts.search(tx, request.access.merchant_id, "PAID", _LAST_PAYOUTS)
+    times = [payout.paid_at - payout.created_at for payout in newest if payout.paid_at is not None]
+    return request.localizer.duration(max(times)) if times else ""
 
 
 async def _read_page(
@@ -94,7 +121,7 @@ async def _read_page(
 # Columns of the file of the list.
 _LIST_COLUMNS: Final = (
     "timeUtc", "id", "status", "amount", "fee", "currency", "bankAccount", "bankReference",
-    "arrivedUtc", "cameBackUtc", "failureReason",
+    "arrivedUtc", "cameBackUtc", "failureReason", "statusName",
 )  # fmt: skip
 
 
@@ -128,6 +155,7 @@ async def show_list_file(request: PageRequest) -> Response:
                     moment(row.paid_at),
                     moment(row.failed_at),
                     csvfile.format_cell(row.failure_reason),
+                    request.localizer.gettext(PAYOUT_STATUS[row.status]),
                 ]
             left = total - number * lists.SIZE
             number += 1
@@ -145,6 +173,8 @@ async def show_one(request: PageRequest) -> Response:
         merchant = await merchants.find(tx, merchant_id)
         payout = await payouts.find(tx, merchant_id, request.ids["payout"])
         accounts = await payouts.find_accounts_of(tx, merchant_id, [payout.id])
+        runs = await payouts.find_runs_of_payouts(tx, [payout])
+        arrival = await _usual_arrival(tx, request) if payout.status == "PENDING" else ""
         contents = (
             await figures.find_payout_contents(tx, merchant_id, payout.id)
             if with_contents
@@ -165,6 +195,8 @@ async def show_one(request: PageRequest) -> Response:
         zone=ZoneInfo(merchant.time_zone),
         payout=payout,
         account=accounts.get(payout.id),
+        timeline=_timeline(payout, runs.get((merchant_id, payout.id))),
+        arrival=arrival,
         amount=amount(payout.amount_minor),
         fee=amount(payout.fee_minor) if payout.fee_minor else "",
         debit=amount(payout.amount_minor + payout.fee_minor),
@@ -174,6 +206,17 @@ async def show_one(request: PageRequest) -> Response:
         pager=Pager(number, contents.items if contents else 0),
         rows=rows,
     )
+
+
+def _timeline(payout: Payout, run: RunOfPayout | None) -> list[TimelineItem]:
+    """Return what has happened to a payout, newest first."""
+    items = [
+        TimelineItem("created", payout.created_at),
+        TimelineItem("sent", run.sent_at if run else None),
+        TimelineItem("arrived", payout.paid_at),
+        TimelineItem("came back", payout.failed_at),
+    ]
+    return [item for item in items if item.at is not None][::-1]
 
 
 # Columns of the file, all of them texts or amounts in the payout's currency.

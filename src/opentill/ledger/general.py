@@ -106,7 +106,8 @@ async def _entries(db: Db, merchant_id: str, start: int, end: int) -> AsyncItera
     at, last = start, ""
     while True:
         batch = await db.read(partial(
-            queries.FOLLOWING.all, merchant_id=merchant_id, at=at, id=last, until=end, limit=_BATCH
+            queries.FOLLOWING.all, merchant_id=merchant_id, at=at, id=last, until=end,
+            without=[], limit=_BATCH
         ))  # fmt: skip
         for entry in batch:
             yield entry

@@ -6,10 +6,17 @@ from typing import Final
 
 from opentill.db.database import Db, Tx
 from opentill.ledger import queries
-from opentill.ledger.model import Entry, TypeSum
-from opentill.ledger.postings import MERCHANT_ACCOUNTS, TYPES, Cause, Type
+from opentill.ledger.model import Entry, RowCounts, TypeSum
+from opentill.ledger.postings import MERCHANT_ACCOUNTS, TRANSFERS, TYPES, Cause, Type
 from opentill.ledger.statement import EntryRange, StatementError
-from opentill.list_counts import EVER, ListKey, Paginator, Range, count, count_kinds
+from opentill.list_counts import (
+    EVER,
+    ListKey,
+    Paginator,
+    Range,
+    count_kinds,
+    count_kinds_within,
+)
 
 # A page sums at most this many entries, which takes about 35 ms on busy processors.
 MAX_SUMMED: Final = 20_000
@@ -32,33 +39,55 @@ async def list_entries(
 class _Rows(Paginator[Entry]):
     """Entries without the fees of payments, whose number the counts by type determine."""
 
-    def __init__(self, db: Db, merchant_id: str) -> None:
-        super().__init__(db, queries.ROW_LISTS, merchant_id, {}, ListKey(merchant_id, "entries"))
+    def __init__(self, db: Db, merchant_id: str, *, with_transfers: bool) -> None:
+        statements = queries.ROW_LISTS if with_transfers else queries.MONEY_LISTS
+        super().__init__(db, statements, merchant_id, {}, ListKey(merchant_id, "entries"))
         self._merchant_id = merchant_id
+        self._with_transfers = with_transfers
 
     async def total(self, tx: Tx, within: Range = EVER) -> int:
         """Return the number of rows in a range of time, exact if ``tx`` is a snapshot."""
+        counts = await count_rows(tx, self._merchant_id, within)
+        return counts.rows if self._with_transfers else counts.money_rows
 
-        async def number_of(kind: Type | None) -> int:
-            filters = {} if kind is None else {"type": kind}
-            counts = ListKey(self._merchant_id, "entries", kind=kind)
-            return await count(tx, queries.LISTS, self._merchant_id, filters, counts, within)
 
-        since, until = within
-        others = await queries.OTHER_FEES.get(
-            tx, merchant_id=self._merchant_id, since=since, until=until
+async def count_rows(tx: Tx, merchant_id: str, within: Range = EVER) -> RowCounts:
+    """Return the numbers of entries and of rows in a range of time, exact if ``tx`` is a snapshot.
+
+    A payment and its fee are one row.
+    """
+
+    async def read_edge(since: int, until: int) -> dict[str, int]:
+        rows = await queries.COUNTS_BY_TYPE.all(
+            tx, merchant_id=merchant_id, since=since, until=until
         )
-        return await number_of(None) - await number_of("FEE") + (others or 0)
+        return {row.kind: row.rows for row in rows}
+
+    kinds = await count_kinds_within(tx, ListKey(merchant_id, "entries"), within, read_edge)
+    since, until = within
+    other_fees = await queries.OTHER_FEES.get(tx, merchant_id=merchant_id, since=since, until=until)
+    entries = kinds.total()
+    rows = entries - kinds["FEE"] + (other_fees or 0)
+    transfers = sum(kinds[name] for name in TRANSFERS)
+    return RowCounts(entries, rows, rows - transfers, entries - transfers)
 
 
 async def list_rows(
-    db: Db, merchant_id: str, number: int, size: int, within: tuple[int, int]
+    db: Db,
+    merchant_id: str,
+    number: int,
+    size: int,
+    within: tuple[int, int],
+    *,
+    with_transfers: bool = True,
 ) -> tuple[list[Entry], int]:
     """Return a page (from 1) of entries without the fees of payments, and their total number.
 
-    The entries are the newest first; ``within`` is inclusive Unix ms.
+    The entries are the newest first; ``within`` is inclusive Unix ms. ``with_transfers``: also
+    those that only move money between the merchant's accounts.
     """
-    return await _Rows(db, merchant_id).page_of_snapshot(number, size, within)
+    rows = _Rows(db, merchant_id, with_transfers=with_transfers)
+    return await rows.page_of_snapshot(number, size, within)
 
 
 async def list_fees(tx: Tx, merchant_id: str, order_ids: Sequence[str]) -> list[Entry]:

@@ -49,6 +49,18 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
+class RowCounts(msgspec.Struct, frozen=True):
+    """The numbers of a merchant's entries, and of rows in which a payment includes its fee.
+
+    The numbers of money leave out transfers between the merchant's own accounts.
+    """
+
+    entries: int
+    rows: int
+    money_rows: int
+    money_entries: int
+
+
 class TypeSum(msgspec.Struct, frozen=True, kw_only=True):
     """The changes of the merchant's accounts by entries of one type; minor units."""
 

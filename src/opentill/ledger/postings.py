@@ -79,4 +79,14 @@ POSTINGS: Final = (
     Posting("BALANCE_CORRECTION", "platform", "pending", +1),
 )
 
+# The types that only move money between the merchant's own accounts, so that their sum stays.
+TRANSFERS: Final[tuple[Type, ...]] = tuple(
+    type_
+    for type_ in TYPES
+    if all(
+        {posting.source, posting.target} <= set(MERCHANT_ACCOUNTS)
+        for posting in POSTINGS
+        if posting.type == type_
+    )
+)
 BY_MOVE: Final = {(posting.type, posting.source, posting.target): posting for posting in POSTINGS}

@@ -19,8 +19,8 @@ from opentill.ledger.model import (
     TypeSum,
     Violation,
 )
-from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, Account, Type
-from opentill.list_counts import lists
+from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, TRANSFERS, Account, Type
+from opentill.list_counts import PartCount, lists
 
 
 # SQL about each account is built from the table of accounts at import; it never contains any part
@@ -172,6 +172,7 @@ FOLLOWING = Query(
     """
     select * from entries
     where merchant_id = :merchant_id and (created_at, id) > (:at, :id) and created_at <= :until
+        and type <> all (:without::text[])
     order by created_at, id limit :limit
     """,
 )
@@ -206,6 +207,22 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
 LISTS = lists(Entry, "entries", ListQuery)
 # Without the fees of payments, which people see in the row of their payment.
 ROW_LISTS = lists(Entry, "entries", PageQuery, only="not (type = 'FEE' and source_type = 'order')")
+# Without transfers between the merchant's accounts too.
+MONEY_LISTS = lists(
+    Entry,
+    "entries",
+    PageQuery,
+    only="not (type = 'FEE' and source_type = 'order') and type not in ("
+    + ", ".join(f"'{name}'" for name in TRANSFERS)
+    + ")",
+)
+COUNTS_BY_TYPE = Query(
+    PartCount,
+    """
+    select '' as part, type as kind, count(*) as rows from entries
+    where merchant_id = :merchant_id and created_at between :since and :until group by type
+    """,
+)
 # Fees of payouts, and those that the operator charged. The index is that of `entries_once`.
 OTHER_FEES = Value(
     int,

@@ -5,7 +5,7 @@ that a statement that does not add up is never complete.
 """
 
 import operator
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import tzinfo
 from functools import partial
 from itertools import repeat
@@ -328,23 +328,28 @@ def chunks(
 
 
 def movements_file(
-    db: Db, merchant_id: str, kind: Type | None, within: tuple[int, int], zone: tzinfo
+    db: Db,
+    merchant_id: str,
+    kind: Type | None,
+    within: tuple[int, int],
+    zone: tzinfo,
+    without: Sequence[Type] = (),
 ) -> AsyncGenerator[bytes, None]:
-    """Yield a merchant's entries of one type, or of all, as CSV, oldest first.
+    """Yield a merchant's entries of one type, or of all but some, as CSV, oldest first.
 
     ``within`` is inclusive Unix ms. The columns are those of ``chunks`` with a zone, and every row
     is a MOVEMENT. Memory use is constant, and no connection is held between batches.
     """
-    return _file(_movements(db, merchant_id, kind, within), zone)
+    return _file(_movements(db, merchant_id, kind, within, without), zone)
 
 
 async def _movements(
-    db: Db, merchant_id: str, kind: Type | None, within: tuple[int, int]
+    db: Db, merchant_id: str, kind: Type | None, within: tuple[int, int], without: Sequence[Type]
 ) -> AsyncIterator[Line]:
     at, last = within[0], ""
     while True:
         values = {"merchant_id": merchant_id, "at": at, "id": last, "until": within[1]}
-        batch = await db.read(partial(_following, values=values, kind=kind))
+        batch = await db.read(partial(_following, values=values, kind=kind, without=without))
         for entry in batch:
             yield _movement(entry)
         if len(batch) < _BATCH:
@@ -352,7 +357,9 @@ async def _movements(
         at, last = batch[-1].created_at, batch[-1].id
 
 
-async def _following(tx: Tx, values: dict[str, Any], kind: Type | None) -> list[Entry]:
+async def _following(
+    tx: Tx, values: dict[str, Any], kind: Type | None, without: Sequence[Type]
+) -> list[Entry]:
     if kind is None:
-        return await queries.FOLLOWING.all(tx, **values, limit=_BATCH)
+        return await queries.FOLLOWING.all(tx, **values, without=list(without), limit=_BATCH)
     return await queries.FOLLOWING_OF_TYPE.all(tx, **values, type=kind, limit=_BATCH)

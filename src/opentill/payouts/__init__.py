@@ -31,7 +31,7 @@ from opentill.payouts.model import (
     WaitingPayout,
     names_account,
 )
-from opentill.payouts.overview import PayoutFilter, find_runs_of_payouts, search_all
+from opentill.payouts.overview import PayoutFilter, find_runs_of_payouts, search_all, sum_paid
 from opentill.payouts.requests import (
     approve,
     find_request,
@@ -145,5 +145,6 @@ __all__ = [
     "search_all",
     "send_run",
     "start_run",
+    "sum_paid",
     "view_run",
 ]

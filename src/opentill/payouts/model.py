@@ -158,6 +158,14 @@ class AccountOfPayout(StoredAccount, frozen=True, kw_only=True):
     payout_id: str
 
 
+class PaidTotal(msgspec.Struct, frozen=True):
+    """The number and the sum of a merchant's payouts that arrived, in one currency."""
+
+    currency: str
+    payouts: int
+    amount_minor: int
+
+
 class RunOfPayout(msgspec.Struct, frozen=True, kw_only=True):
     """The run by which a payout goes to the bank."""
 
@@ -165,6 +173,7 @@ class RunOfPayout(msgspec.Struct, frozen=True, kw_only=True):
     payout_id: str
     run_id: str
     reference: str
+    sent_at: int | None  # Unix ms; None while its file has not gone to the bank
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

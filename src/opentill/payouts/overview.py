@@ -9,7 +9,7 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.list_counts import FOREVER, page_values
 from opentill.payouts import overview_queries as queries
-from opentill.payouts.model import STATUSES, Payout, RunOfPayout, Status
+from opentill.payouts.model import STATUSES, PaidTotal, Payout, RunOfPayout, Status
 from opentill.payouts.service import find_anywhere
 
 
@@ -62,3 +62,9 @@ async def find_runs_of_payouts(
         payout_id=[payout.id for payout in payouts],
     )
     return {(run.merchant_id, run.payout_id): run for run in runs}
+
+
+async def sum_paid(tx: Tx, merchant_id: str) -> dict[str, PaidTotal]:
+    """Return the totals of a merchant's payouts that arrived, by currency."""
+    rows = await queries.PAID_TOTALS.all(tx, merchant_id=merchant_id)
+    return {row.currency: row for row in rows}

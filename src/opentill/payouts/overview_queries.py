@@ -2,7 +2,7 @@
 
 from opentill.db.query import Query
 from opentill.list_counts import newest_by_status
-from opentill.payouts.model import Payout, RunOfPayout
+from opentill.payouts.model import PaidTotal, Payout, RunOfPayout
 
 # A page of payouts of all merchants or of one, newest first.
 OF_ALL = newest_by_status(Payout, "payouts")
@@ -28,10 +28,18 @@ OF_AMOUNTS = Query(
 RUNS_OF_PAYOUTS = Query(
     RunOfPayout,
     """
-    select t.merchant_id, t.payout_id, t.run_id, r.reference
+    select t.merchant_id, t.payout_id, t.run_id, r.reference, r.sent_at
     from unnest(:merchant_id::text[], :payout_id::text[]) as listed (merchant_id, payout_id)
     join payout_transfers t
         on t.merchant_id = listed.merchant_id and t.payout_id = listed.payout_id
     join payout_runs r on r.id = t.run_id
+    """,
+)
+# What has arrived of a merchant, by currency.
+PAID_TOTALS = Query(
+    PaidTotal,
+    """
+    select currency, count(*) as payouts, sum(amount_minor)::bigint as amount_minor from payouts
+    where merchant_id = :merchant_id and status = 'PAID' group by currency
     """,
 )

@@ -11,9 +11,10 @@ from zoneinfo import ZoneInfo
 import msgspec
 from starlette.responses import Response
 
-from opentill import merchants, payouts, people
+from opentill import ledger, merchants, payouts, people
 from opentill.core import bankaccounts
 from opentill.core.errors import Invalid
+from opentill.core.money import Money
 from opentill.merchants import Merchant
 from opentill.payouts import StoredAccount
 from opentill.people import Permission
@@ -52,6 +53,7 @@ async def show(
         merchant = await merchants.find(tx, request.merchant_id)
         stored = await payouts.find_account(tx, request.merchant_id)
         held_since = await payouts.account_held_since(tx, request.merchant_id)
+        balances = await ledger.trial_balance(tx, request.merchant_id)
     countries = [
         (code, name)
         for code, name in request.localizer.countries()
@@ -79,6 +81,12 @@ async def show(
         rule=rule,
         opens_fold=any(values[name] or name in (errors or {}) for name in folded),
         repeated=bank_fields.REPEATED,
+        bank_country=dict(countries).get(stored.country, stored.country) if stored else "",
+        available=[
+            request.localizer.amount(Money(row.available, row.currency))
+            for row in balances
+            if row.available > 0
+        ],
         stored_code_label=bank_fields.code_label(stored.country) if stored else "",
         errors=errors or {},
     )

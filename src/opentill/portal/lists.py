@@ -84,8 +84,12 @@ class Days(msgspec.Struct, frozen=True):
         return self.since, self.until
 
     def filename(self, kind: str) -> str:
-        """Return a name for the file of these days, such as ``orders_2025-01-01_all.csv``."""
-        return f"{kind}_{self.first or 'all'}_{self.last or 'all'}.csv"
+        """Return a name for the file of these days, such as ``orders_from_2025-01-01.csv``."""
+        if self.first and self.last:
+            return f"{kind}_{self.first}_{self.last}.csv"
+        if self.first or self.last:
+            return f"{kind}_from_{self.first}.csv" if self.first else f"{kind}_to_{self.last}.csv"
+        return f"{kind}_all.csv"
 
 
 class Pager(msgspec.Struct, frozen=True):

@@ -135,10 +135,12 @@
 
   // Adds the legend: the names of the series with their colors.
   function addKey(figure) {
+    const names = figure.querySelectorAll("thead th[data-kind]");
+    if (names.length < 2) return; // the title names a single series
     const key = document.createElement("ul");
     key.className = "chart-key";
     key.setAttribute("aria-hidden", "true");
-    figure.querySelectorAll("thead th[data-kind]").forEach((cell, index) => {
+    names.forEach((cell, index) => {
       const item = document.createElement("li");
       item.className = `chart-key-${index + 1} chart-${cell.dataset.kind}`;
       item.textContent = cell.textContent;
