@@ -247,3 +247,76 @@ def test_the_record_of_the_payment_is_attached_as_a_pdf(shop: Shop) -> None:
         assert response.content.startswith(b"%PDF-")
         name = f"payment-{dispute.order_id}.pdf"
         assert f'filename="{name}"' in response.headers["content-disposition"]
+
+
+def _contest(
+    visitor: Visitor, path: str, fields: dict[str, str], **files: bytes
+) -> httpx2.Response:
+    """Send the form of the page with files, as a browser does."""
+    return visitor.http.post(
+        f"{path}/response",
+        data={"response": "CONTESTED", **fields},
+        files={
+            name: (f"{name}.pdf", content, "application/pdf") for name, content in files.items()
+        },
+    )
+
+
+def test_one_form_contests_with_files_facts_and_an_explanation(shop: Shop) -> None:
+    ada = create_person(shop.api_server, shop.id, "owner")
+    dispute = _open(shop)
+    path = _path(shop, dispute)
+    page = ada.get(path).text
+    for label in ("Carrier", "Tracking number", "Date of delivery", "Proof of delivery"):
+        assert label in page
+    assert "Banks rarely decide for a merchant without documents." in page
+    form = {
+        "form_id": new_form_id(ada, path),
+        "carrier": "DHL", "tracking": " 00340 ", "delivered": "2026-11-24",
+        "explanation": "She signed for it.",
+    }  # fmt: skip
+    for _ in range(2):  # a double click
+        sent = _contest(ada, path, form, document=PDF, messages=PDF + b"2")
+        assert sent.headers["location"] == f"{path}?done=CONTESTED"
+    (note,) = shop.data("GET", f"/v1/disputes/{dispute.id}")["notes"]
+    assert note["note"] == (
+        "Carrier: DHL\nTracking number: 00340\nDate of delivery: 2026-11-24\n"
+        "Proof of delivery: document.pdf\nMessages with the customer: messages.pdf\n\n"
+        "She signed for it."
+    )
+    page = text_of(ada.get(path))
+    assert "document.pdf 1 KB" in page
+    assert "messages.pdf 1 KB" in page
+
+
+def test_a_wrong_fact_or_file_is_shown_at_its_field_and_contests_nothing(shop: Shop) -> None:
+    ada = create_person(shop.api_server, shop.id, "owner")
+    path = _path(shop, _open(shop))
+    for field, fields, files, error in (
+        ("carrier", {"carrier": "D\nHL"}, {}, "Enter one line of at most 200 characters"),
+        ("delivered", {"delivered": "soon"}, {}, "Enter a date, such as 2026-11-30"),
+        ("document", {"explanation": "Sent."}, {"document": b"x"}, "Choose a PDF, PNG or JPEG"),
+    ):
+        refusal = _contest(ada, path, fields, **files)
+        assert refusal.status_code == 400
+        assert f'id="{field}-error"' in refusal.text
+        assert error in text_of(refusal)
+        assert "Sent." not in fields.values() or "Sent.</textarea>" in refusal.text
+    assert "To respond" in text_of(ada.get(path))
+
+
+def test_a_won_dispute_says_that_its_fee_was_not_charged(shop: Shop) -> None:
+    ada, server = create_person(shop.api_server, shop.id, "owner"), shop.api_server
+    dispute = _open(shop)
+    server.tx(
+        lambda tx: disputes.decide(
+            tx, shop.id, dispute.id, "won", who="bo", reason="x", now=server.app.clock()
+        )
+    )
+    page = text_of(ada.get(_path(shop, dispute)))
+    assert "None. You keep the payment, and the fee of $15.00 was not charged." in page
+    listed = ada.get(f"/dashboard/{shop.id}/disputes")
+    assert "Won on " in text_of(listed)
+    _open(shop)
+    listed = text_of(ada.get(f"/dashboard/{shop.id}/disputes"))
+    assert "All 2 To respond 1 Under review 0 Won 1 Lost 0" in listed

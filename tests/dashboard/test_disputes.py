@@ -116,7 +116,8 @@ def test_a_dispute_shows_its_facts_movements_and_history(shop: Shop) -> None:
     for text in (
         "Dispute of $9.99", "Payment of $9.99", "none set",
         "Total at stake $24.99 $9.99 and the fee of $15.00",
-        "submits the following to the bank", "The payment does not settle",
+        "submits this, your files and the payment record to the bank",
+        "None so far. $9.99 of the payment stays in Pending until the bank decides.",
     ):  # fmt: skip
         assert text in page
     decide(shop, dispute, "lost")
@@ -250,7 +251,7 @@ def test_an_invalid_file_of_evidence_shows_its_error_at_the_field(
     assert refusal.status_code == status
     assert error in refusal.text
     assert 'id="file-error"' in refusal.text
-    assert "There are no files." in ada.get(page_path(shop, dispute.id)).text
+    assert "You have added no file yet." in ada.get(page_path(shop, dispute.id)).text
 
 
 def test_a_body_without_a_length_is_read_only_up_to_the_limit(shop: Shop) -> None:

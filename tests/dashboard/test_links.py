@@ -236,7 +236,7 @@ def test_a_link_for_one_payment_is_said_to_be_for_one(shop: Shop) -> None:
 
 def test_a_deactivated_link_leads_to_activate_and_offers_no_code_to_share(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    link = shop.data("POST", "/v1/payment-links", {"productId": shop.product["id"]})
+    link = shop.data("POST", "/v1/payment-links", json={"productId": shop.create_product()["id"]})
     path = f"/dashboard/{shop.id}/links/{link['id']}"
     assert f"{link['id']}.svg" in owner.get(path).text
     assert "$0.00" in text_of(owner.get(f"/dashboard/{shop.id}/links"))

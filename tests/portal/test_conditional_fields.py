@@ -38,6 +38,9 @@ CONDITIONAL: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "console/standing.html": {"language": ("/console/merchants/{merchant:id}/standing",)},
     "console/term_field.html": {"{{ name }}": ()},  # fee_rows instead, with a count
     "console/terms.html": {"reason": ()},  # those who may not change terms have no button
+    "dashboard/dispute.html": {
+        "{{ field.name }}": ("/dashboard/{merchant:id}/disputes/{dispute:id}/response",),
+    },
     "dashboard/link.html": {
         "description": ("/dashboard/{merchant:id}/links/{link:id}",),
         "name": ("/dashboard/{merchant:id}/links/{link:id}",),

@@ -8,6 +8,7 @@ from typing import Any, Final
 from opentill.app import PORTALS
 from opentill.portal.model import SECRET_PREFIX, SENDER, Page
 from opentill.portal.portal import Portal
+from opentill.web import dispute_reasons
 
 # Fields that a page shows only in some states or to some roles. Their handlers check them.
 CONDITIONAL: Final = frozenset({
@@ -29,6 +30,8 @@ CONDITIONAL: Final = frozenset({
     "reference",  # of payouts that were paid
     "subject",
     SENDER,
+    # Facts of a dispute that is contested, by its reason.
+    *(fact.name for reason in dispute_reasons.CODES for fact in dispute_reasons.fields_for(reason)),
 })  # fmt: skip
 # Pages that send a form again with all of its fields.
 _REPEATS: Final = ("proof_", "login_")

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import Final
 
-from opentill.core.notes import LONGEST_NOTE
 from opentill.web.dispute_reasons import EvidenceField
 from opentill.web.translations import N_
 
@@ -41,8 +40,7 @@ def compose(
 ) -> str:
     """Return the note: a line for each fact and each file, then the explanation.
 
-    ``files`` are the names of the added files by field. "" if nothing was entered. Facts
-    that leave no room for a long explanation are checked by ``notes.clean_note``.
+    ``files`` are the names of the added files by field. "" if nothing was entered.
     """
     entries = {**form, **files}
     lines = [
@@ -51,6 +49,3 @@ def compose(
         if (entry := entries.get(field.name, "").strip())
     ]
     return "\n\n".join(part for part in ("\n".join(lines), form.get("explanation", "")) if part)
-
-
-__all__ = ["LONGEST_FACT", "LONGEST_NOTE", "check", "compose"]

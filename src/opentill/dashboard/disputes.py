@@ -1,39 +1,34 @@
-"""A merchant's disputes: the list, and the page of each with its deadline, notes and evidence."""
+"""The page of a dispute with its deadline, notes and evidence."""
 
+from collections.abc import Mapping
 from typing import Final, Literal, get_args
 from zoneinfo import ZoneInfo
 
 import msgspec
 from starlette.responses import Response
 
-from opentill import disputes, figures, ledger, merchants, orders, people, products
+from opentill import disputes, ledger, merchants, orders, people, products
 from opentill.core.errors import Invalid, KeyReused, NotFound, PayloadTooLarge, or_not_found
 from opentill.core.money import Money
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
-from opentill.dashboard import page_helpers
+from opentill.dashboard import dispute_statement, page_helpers
 from opentill.dashboard.labels import EVIDENCE_ERROR, EXPLANATION_ERROR, RESPONSE_ERROR
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, Evidence, EvidenceRefused, Note
-from opentill.orders import HistoryRow, OrderCustomer
+from opentill.merchants import Actor
+from opentill.orders import HistoryRow
 from opentill.portal import (
-    dispute_rates,
-    downloads,
     form_ids,
-    lists,
     notes,
     payment_record,
     render,
 )
-from opentill.portal.dispute_rates import Row
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web import dispute_reasons, responses
-from opentill.web.translations import N_
 
 _REASON: Final = "on the page of a dispute"
 _FILE: Final = "file"
-# The filter of the list; "OPEN" is the choice of older links: open disputes of all states.
-_CHOICES: Final[tuple[disputes.State | Literal["OPEN"], ...]] = (*disputes.STATES, "OPEN")
 Kind = Literal["opened", "note", "file", "ACCEPTED", "CONTESTED", "WON", "LOST", "RECOVERED"]
 
 
@@ -61,81 +56,6 @@ class _ExplanationRefused(Exception):
         self.why = why
 
 
-async def show_list(request: PageRequest) -> Response:
-    """Show the disputes of a range of days, open ones first."""
-    zone = await page_helpers.find_zone(request)
-    days = lists.days(request, zone)
-    state = _read_choice(request)
-    number = lists.page_number(request)
-    rows, total = await disputes.page(
-        request.app.db, request.merchant_id, state, days.range, number, lists.SIZE
-    )
-    customers = dict[tuple[str, str], OrderCustomer]()
-    async with request.app.db.connection() as tx:
-        awaiting_response = await disputes.summarize_unanswered(
-            tx, request.merchant_id, request.now
-        )
-        stakes = await disputes.sum_at_stake(tx, request.merchant_id)
-        if request.access.may("customers.read"):
-            customers = await orders.find_customers_of_orders(
-                tx, ((row.merchant_id, row.order_id) for row in rows)
-            )
-    return render.page(
-        request,
-        "disputes.html",
-        zone=zone,
-        customers=customers,
-        days=days,
-        chosen=state,
-        states=_CHOICES if state == "OPEN" else disputes.STATES,
-        awaiting_response=awaiting_response,
-        most=disputes.MOST_COUNTED,
-        at_stake=[Money(stake.loss_minor, stake.currency) for stake in stakes],
-        pager=lists.Pager(number, total),
-        filters=_read_query_string(request),
-        this_month=await _read_this_month(request),
-        rows=[(row, Money(row.amount_minor, row.currency)) for row in rows],
-    )
-
-
-def _read_choice(request: PageRequest) -> disputes.State | Literal["OPEN"] | None:
-    return lists.choice(request, "status", _CHOICES)
-
-
-def _read_query_string(request: PageRequest) -> str:
-    """Return the query string of the list with its ``?``, "" if there is none."""
-    _, mark, query = request.url().partition("?")
-    return mark + query
-
-
-async def _read_this_month(request: PageRequest) -> Row | None:
-    """Return the sums of this month, None if it has neither payments nor disputes."""
-    rows = await dispute_rates.read(
-        request.app.db, request.localizer, request.merchant_id, request.now, months=1
-    )
-    return rows[0] if rows else None
-
-
-async def show_rate(request: PageRequest) -> Response:
-    """Show the dispute rates of the last months, by payment method and card brand."""
-    await figures.catch_up(request.app.db, request.merchant_id)
-    rows = await dispute_rates.read(
-        request.app.db, request.localizer, request.merchant_id, request.now
-    )
-    return render.page(request, "disputes_rate.html", rows=rows)
-
-
-async def show_file(request: PageRequest) -> Response:
-    """Send all pages of the list as CSV."""
-    zone = await page_helpers.find_zone(request)
-    days = lists.days(request, zone)
-    if days.errors:  # redirect to the page, which shows the errors
-        return page_helpers.redirect(request, "disputes", **request.query)
-    state = _read_choice(request)
-    chunks = disputes.export_csv(request.app.db, request.merchant_id, state, days.range, zone)
-    return await downloads.table(days.filename("disputes"), chunks)
-
-
 async def show(request: PageRequest) -> Response:
     """Show a dispute."""
     return await _render_dispute(request)
@@ -146,7 +66,7 @@ async def _render_dispute(
     status: int = 200,
     errors: dict[str, str] | None = None,
     note: str = "",
-    explanation: str = "",
+    written: Mapping[str, str] | None = None,
 ) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
@@ -181,7 +101,9 @@ async def _render_dispute(
         entries=[(entry, Money(entry.shown_minor, entry.currency)) for entry in entries],
         errors=errors or {},
         note=note,
-        explanation=explanation,
+        written=written or {},
+        evidence_fields=dispute_reasons.fields_for(dispute.reason),
+        longest_fact=dispute_statement.LONGEST_FACT,
         has_evidence=_has_evidence(files, dispute_notes),
         own_notes=sum(item.by_merchant for item in dispute_notes),
         responded_at=_find_response_time(dispute, files, dispute_notes),
@@ -310,15 +232,30 @@ async def remove_evidence(request: PageRequest) -> Response:
 
 
 async def respond(request: PageRequest) -> Response:
-    """Accept or contest a dispute. Contesting needs a file, a note or an explanation.
+    """Accept or contest a dispute. Contesting needs a file, a note, a fact or an explanation.
 
-    The explanation is stored as a note. Sending the same form again has no effect.
+    Facts and explanation are stored as one note. Sending the same form again has no effect.
     """
-    form, dispute_id = await request.form(), request.ids["dispute"]
+    try:
+        form = await request.form()
+    except PayloadTooLarge:
+        return await _render_dispute(request, 413, {"document": EVIDENCE_ERROR["size"]})
     response = next((r for r in get_args(disputes.Response) if r == form.get("response")), None)
     if response is None:
         return await _render_dispute(request, 400, {"response": RESPONSE_ERROR["response"]})
-    explanation = form.get("explanation", "") if response == "CONTESTED" else ""
+    if response == "ACCEPTED":
+        return await _respond(request, response)
+    actor = people.actor_of(request.login, _REASON)
+    statement, errors = await _read_statement(request, form, actor)
+    if errors:
+        return await _render_dispute(request, 400, errors, written=form)
+    return await _respond(request, response, statement)
+
+
+async def _respond(
+    request: PageRequest, response: disputes.Response, explanation: str = ""
+) -> Response:
+    form, dispute_id = await request.form(), request.ids["dispute"]
     actor = people.actor_of(request.login, _REASON)
 
     async def work(tx: Tx) -> str:
@@ -342,10 +279,39 @@ async def respond(request: PageRequest) -> Response:
         await form_ids.run_once(request, work)
     except _ExplanationRefused as refused:
         errors = {"explanation": EXPLANATION_ERROR[refused.why]}
-        return await _render_dispute(request, 400, errors, explanation=explanation)
+        return await _render_dispute(request, 400, errors, written=form)
     except (Invalid, KeyReused):  # somebody else has responded, or the dispute is decided
         return await _render_dispute(request, 409, {"response": RESPONSE_ERROR["late"]})
     return _redirect_to_dispute(request, response)
+
+
+async def _read_statement(
+    request: PageRequest, form: Mapping[str, str], actor: Actor
+) -> tuple[str, dict[str, str]]:
+    """Store the files of the form that contests a dispute. Returns its note, and its errors."""
+    async with request.app.db.connection() as tx:
+        dispute = await _find_dispute(tx, request)
+    fields = dispute_reasons.fields_for(dispute.reason)
+    errors, names = dispute_statement.check(form, fields), dict[str, str]()
+    # The same form again, or a late one, adds no file: `respond` decides about it.
+    uploads = await request.files() if dispute.may_contest and not errors else {}
+    for name, upload in uploads.items():
+        try:
+            file = await disputes.add_evidence(
+                request.app.db,
+                request.merchant_id,
+                dispute.id,
+                upload.name,
+                upload.content,
+                actor=actor,
+                now=request.now,
+            )
+        except EvidenceRefused as refused:
+            errors[name] = EVIDENCE_ERROR[refused.why]
+        else:
+            names[name] = file.name
+    translate = request.localizer.gettext
+    return dispute_statement.compose(form, fields, names, translate), errors
 
 
 async def _add_explanation(
@@ -386,14 +352,18 @@ async def download(request: PageRequest) -> Response:
 _LIST: Final = f"{DASHBOARD_PATH}/disputes"
 _ONE: Final = f"{_LIST}/{{dispute:id}}"
 pages: Final = (
-    Page("GET", _LIST, "disputes.read", show_list, menu=N_("Disputes"), group="payments"),
-    Page("GET", f"{_LIST}/rate", "disputes.read", show_rate),
-    Page("GET", f"{_LIST}.csv", "disputes.read", show_file),
     Page("GET", _ONE, "disputes.read", show),
     Page("POST", f"{_ONE}/notes", "disputes.respond", add_note, fields=("note",)),
     Page("POST", f"{_ONE}/evidence", "disputes.respond", add_evidence, files=disputes.MAX_BYTES),
     Page("POST", f"{_ONE}/evidence/{{file:id}}/remove", "disputes.respond", remove_evidence),
-    Page("POST", f"{_ONE}/response", "disputes.respond", respond, fields=("response",)),
+    Page(
+        "POST",
+        f"{_ONE}/response",
+        "disputes.respond",
+        respond,
+        fields=("response",),
+        files=2 * disputes.MAX_BYTES,
+    ),
     Page("GET", f"{_ONE}/payment.pdf", "disputes.read", show_record),
     Page("GET", f"{_ONE}/evidence/{{file:id}}", "disputes.read", download),
 )

@@ -123,6 +123,11 @@ DISPUTE_EVENT: Final = {
     "LOST": N_("Lost: the customer has the money back"),
     "RECOVERED": N_("Recovered: the bank returned the money"),
 }
+DISPUTE_DECIDED: Final = {
+    "WON": N_("Won on {day}"),
+    "LOST": N_("Lost on {day}"),
+    "RECOVERED": N_("Recovered"),
+}
 DISPUTE_RESULT: Final = {
     "note": N_("Note added"),
     "file": N_("Your file is added. Nothing is sent to the bank before you contest the dispute."),

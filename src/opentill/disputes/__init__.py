@@ -28,6 +28,7 @@ from opentill.disputes.model import (
 from opentill.disputes.overview import (
     MOST_COUNTED,
     DisputeFilter,
+    count_by_state,
     find_order_ids,
     list_unforwarded,
     page,
@@ -74,6 +75,7 @@ __all__ = [
     "add_evidence",
     "add_note",
     "apply_outcome",
+    "count_by_state",
     "count_unmatched",
     "decide",
     "dismiss",

@@ -172,6 +172,19 @@ class StateFilter(msgspec.Struct, frozen=True, kw_only=True):
     response: Response | Literal["NONE"] | None = None
 
 
+class StateCount(msgspec.Struct, frozen=True):
+    """How many disputes have a status and a response."""
+
+    status: Status
+    response: Response | None
+    number: int
+
+    @property
+    def state(self) -> State:
+        """The state that they have in common."""
+        return _OPEN_STATES[self.response] if self.status == "OPEN" else self.status
+
+
 def filter_of(choice: State | Status | None) -> StateFilter:
     """Return the filter for a state; "OPEN" stands for all open disputes, None for all."""
     for response, state in _OPEN_STATES.items():

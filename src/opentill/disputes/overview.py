@@ -1,5 +1,6 @@
 """Lists and sums of disputes: those of a merchant, and those of all merchants for staff."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Literal
 
@@ -52,6 +53,15 @@ async def page(
         total = await counted.get(tx, **values) or 0
         items = await rows.all(tx, **values, limit=size, offset=(number - 1) * size)
     return items, total
+
+
+async def count_by_state(tx: Tx, merchant_id: str, within: tuple[int, int]) -> Counter[State]:
+    """Count a merchant's disputes of each state. ``within`` is that of ``page``."""
+    values = {"merchant_id": merchant_id, "since": within[0], "until": within[1]}
+    counts = Counter[State]()
+    for row in await queries.COUNT_BY_STATE.all(tx, **values):
+        counts[row.state] += row.number
+    return counts
 
 
 async def summarize_unanswered(tx: Tx, merchant_id: str, now: int) -> UnansweredDisputes:

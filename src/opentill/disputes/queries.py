@@ -13,6 +13,7 @@ from opentill.disputes.model import (
     Dispute,
     Note,
     Stake,
+    StateCount,
     Status,
     UnansweredDisputes,
     Unmatched,
@@ -170,6 +171,15 @@ COUNT_OPEN_WITH_RESPONSE = Value(
     select count(*) from disputes
     where merchant_id = :merchant_id and status = 'OPEN' and created_at between :since and :until
         and coalesce(response, 'NONE') = :response
+    """,
+)
+COUNT_BY_STATE = Query(
+    StateCount,
+    """
+    select status, case when status = 'OPEN' then response end as response, count(*) as number
+    from disputes
+    where merchant_id = :merchant_id and created_at between :since and :until
+    group by 1, 2
     """,
 )
 # The next disputes of a range of time, oldest first, after `:since` and `:last_id`.

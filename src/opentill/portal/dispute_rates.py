@@ -34,7 +34,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     cells: dict[str, str]  # by the names of ``RATE_COLUMN``; "limit" is "" if there is none
     verdict: str
-    tone: Literal["failed", "disputed", "paid"] = "paid"  # the color of the verdict's badge
+    tone: Literal["failed", "", "paid"] = "paid"  # the color of the verdict's badge
 
 
 async def read(
@@ -91,10 +91,11 @@ def _row(localizer: Localizer, rate: DisputeRate, name: str) -> Row:
     )
 
 
-def _verdict(
-    localizer: Localizer, rate: DisputeRate
-) -> tuple[str, Literal["failed", "disputed", "paid"]]:
-    """Return how the rate compares with the limits, and the color of that. "" without limits."""
+def _verdict(localizer: Localizer, rate: DisputeRate) -> tuple[str, Literal["failed", "", "paid"]]:
+    """Return how the rate compares with the limits, and the color of that. "" without limits.
+
+    A high rate of few disputes has no consequences, so its color is neutral.
+    """
     if not rate.limits:
         return "", "paid"
     if rate.exceeded is not None:
@@ -103,11 +104,10 @@ def _verdict(
         return text, "failed"
     if (limit := rate.rate_exceeded) is not None:
         text = localizer.gettext(
-            N_("Above {rate}, but below {number} disputes"),
-            rate=localizer.rate(limit.rate),
+            N_("Below the limit of {number} disputes"),
             number=localizer.number(limit.disputes),
         )
-        return text, "disputed"
+        return text, ""
     return localizer.gettext(N_("Within the limit")), "paid"
 
 
