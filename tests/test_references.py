@@ -237,6 +237,7 @@ _ROOTS: Final = (TOP, TOP / "src" / "opentill", TOP / "tests")
 # Names that look like files of this project, and what they are.
 EXCEPTIONS: Final = {
     "opentill_piggy.py": "the made-up gateway of a recipe",
+    "test_piggy.py": "its tests",
     "migrations/NNNN_order_reference.sql": "the migration of a recipe",
     "migrations/NNNN_goodwill.sql": "the migration of a recipe",
     "migrations/NNNN_accountants.sql": "the migration of a recipe",

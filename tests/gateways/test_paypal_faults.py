@@ -1,4 +1,4 @@
-"""The PayPal gateway while the provider fails: nothing is paid or refunded twice, or forgotten."""
+"""Faults of PayPal's own kinds, and captures; ``test_conformance`` has those of any provider."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,8 +7,9 @@ from typing import Final
 import msgspec
 import pytest
 
+from opentill.core.ids import new_id
 from opentill.core.money import Money
-from opentill.gateways.model import PaymentStatus, RefundOutcome, RefundStatus
+from opentill.gateways.model import PaymentStatus, RefundOutcome
 from opentill.gateways.paypal import PayPalGateway
 from support.paypal_shop import EUR, PayPalShop, id_of_age
 from support.ports import free_socket, url_of
@@ -32,12 +33,7 @@ async def hasty_gateway(paypal_shop: PayPalShop) -> AsyncIterator[PayPalGateway]
 
 PAY_FAULTS: Final = (
     # Each row: fault, times, and the outcome
-    ("timeout_before", 1, "ACTION_REQUIRED"),
     ("timeout_after", 1, "ACTION_REQUIRED"),
-    ("timeout_after", 2, "UNKNOWN"),
-    ("error_500", 1, "ACTION_REQUIRED"),
-    ("error_500_after", 2, "UNKNOWN"),
-    ("reset", 2, "UNKNOWN"),
     ("reset_after", 1, "ACTION_REQUIRED"),
     ("slow", 1, "ACTION_REQUIRED"),
     ("other_account", 1, "UNKNOWN"),
@@ -120,7 +116,7 @@ async def test_a_slow_capture_does_not_keep_the_customer_waiting(
     assert (paid.status, gateway._captures) == ("SUCCEEDED", set())
 
 
-QUERY_FAULTS: Final = ("timeout_before", "error_500", "reset", "wrong_amount", "other_account")
+QUERY_FAULTS: Final = ("error_500", "wrong_amount", "other_account")
 
 
 @pytest.mark.parametrize("kind", QUERY_FAULTS)
@@ -139,42 +135,24 @@ async def test_a_query_without_a_usable_response_says_nothing(
             assert outcome.reason
 
 
-REFUND_FAULTS: Final = (
-    ("timeout_before", "NOT_FOUND"),
-    ("timeout_after", "SUCCEEDED"),
-    ("error_500", "NOT_FOUND"),
-    ("error_500_after", "SUCCEEDED"),
-    ("reset", "NOT_FOUND"),
-    ("reset_after", "SUCCEEDED"),
-    ("other_account", "SUCCEEDED"),
-)
-
-
-@pytest.mark.parametrize(("kind", "after"), REFUND_FAULTS)
-async def test_a_refund_without_a_usable_response_is_done_once(
-    paypal_shop: PayPalShop, hasty_gateway: PayPalGateway, kind: str, after: RefundStatus
+async def test_a_refund_reported_as_another_accounts_is_done_once(
+    paypal_shop: PayPalShop, hasty_gateway: PayPalGateway
 ) -> None:
     attempt_id, capture_id = await paypal_shop.pay(hasty_gateway)
     refund = paypal_shop.refund_request(attempt_id, capture_id, 999)
-    paypal_shop.inject_fault("refund", kind, **_delay(kind))
+    paypal_shop.inject_fault("refund", "other_account")
     assert (await hasty_gateway.refund(refund)).status == "UNKNOWN"
-    assert (await hasty_gateway.find_refund(refund.refund_id, capture_id)).status == after
+    assert (await hasty_gateway.find_refund(refund.refund_id, capture_id)).status == "SUCCEEDED"
     again = await hasty_gateway.refund(msgspec.structs.replace(refund, repeated=True))
     assert again.status == "SUCCEEDED"
     stored = await asyncio.to_thread(paypal_shop.bank_payment, attempt_id)
     assert stored["refunded_minor"] == 999
 
 
-@pytest.mark.parametrize("kind", ["error_500", "reset", "timeout_before"])
-async def test_a_query_of_a_refund_without_a_response_says_nothing(
-    paypal_shop: PayPalShop, hasty_gateway: PayPalGateway, kind: str
+async def test_a_refund_of_an_unknown_capture_cannot_be_queried(
+    hasty_gateway: PayPalGateway,
 ) -> None:
-    attempt_id, capture_id = await paypal_shop.pay(hasty_gateway)
-    refund = paypal_shop.refund_request(attempt_id, capture_id, 999)
-    await hasty_gateway.refund(refund)
-    paypal_shop.inject_fault("find", kind, **_delay(kind))
-    assert (await hasty_gateway.find_refund(refund.refund_id, capture_id)).status == "UNKNOWN"
-    assert (await hasty_gateway.find_refund(refund.refund_id, "?")) == RefundOutcome(
+    assert (await hasty_gateway.find_refund(new_id("re"), "?")) == RefundOutcome(
         status="UNKNOWN", reason="no capture of PayPal's is known"
     )
 

@@ -1,7 +1,10 @@
 """The gateway of the recipe, installed as a package, takes a payment in a real server."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 import tomllib
 from collections.abc import Iterator
@@ -20,14 +23,15 @@ RECIPE = Path(__file__).parents[2] / "docs/recipes/add-a-gateway.md"
 
 
 def install(folder: Path) -> None:
-    """Write the recipe's package into a folder as pip would install it."""
+    """Write the recipe's package into a folder as pip would install it, and its tests."""
     text = RECIPE.read_text()
-    (project,), (module,) = (
+    (project,), (module, tests) = (
         re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) for language in ("toml", "python")
     )
     metadata = tomllib.loads(project)["project"]
     folder.mkdir()
     (folder / "opentill_piggy.py").write_text(module)
+    (folder / "test_piggy.py").write_text(tests)
     info = folder / f"opentill_piggy-{metadata['version']}.dist-info"
     info.mkdir()
     package_metadata = (
@@ -86,6 +90,24 @@ def test_an_order_is_paid_and_refunded_through_a_third_party_gateway(
         rows = json.loads(deployment.run_unforked("doctor", "--json").stdout)
         (piggy,) = [row["text"] for row in rows if row["subject"] == "gateway"]
         assert piggy == "piggy takes ALIPAY in EUR"
+
+
+def test_the_gateway_passes_the_conformance_suite(tmp_path: Path) -> None:
+    install(tmp_path / "packages")
+    suite = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", tmp_path,
+         "-p", "opentill.gateways.conformance.plugin", "packages/test_piggy.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{SOURCE}:{tmp_path / 'packages'}"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )  # fmt: skip
+    assert suite.returncode == 0, suite.stdout[-5000:] + suite.stderr[-5000:]
+    assert re.search(
+        r"^Piggy +5/5 \(3\) +4/4 +68/68 \(17\) +0/0 \(6\)$", suite.stdout, re.MULTILINE
+    ), suite.stdout
 
 
 def pay_and_refund(deployment: Deployment, provider: Provider) -> None:

@@ -1,5 +1,7 @@
 """Stripe does not respond, refuses the key, or has expired the session."""
 
+import time
+
 import pytest
 
 from gateways.stripe_gateways import create_gateway, create_payment, payment_request, refund_request
@@ -9,7 +11,7 @@ from opentill.outgoing.client import Outgoing, Policy
 from support.ports import free_socket, url_of
 from support.stripe_server import KEY, SECRET, StripeServer
 
-FAULTS = ["500", "429", "409", "reset", "html", "list", "odd"]
+FAULTS = ["409", "reset", "odd"]  # ``test_conformance`` has more
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, *(f"{fault}_after" for fault in FAULTS)])
@@ -121,3 +123,13 @@ async def test_a_payment_during_the_expiry_of_its_session_counts(
     stripe_bank.after_read = lambda: [stripe_bank.pay(attempt_id) for attempt_id in payers]
     assert (await stripe_gateway.expire(request.attempt_id, session)).status == "SUCCEEDED"
     assert stripe_bank.count("expire") == 1
+
+
+async def test_a_repeated_request_has_the_same_body_a_moment_later(
+    stripe_gateway: StripeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stripe refuses another body under the same idempotency key."""
+    request, real_ns = payment_request(), time.time_ns
+    first = await stripe_gateway.pay(request)
+    monkeypatch.setattr(time, "time_ns", lambda: real_ns() + 50_000_000_000)
+    assert await stripe_gateway.pay(request) == first

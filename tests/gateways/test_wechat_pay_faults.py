@@ -1,4 +1,4 @@
-"""The WeChat Pay gateway while the sandbox bank's dialect is faulty or unreachable."""
+"""Faults of WeChat Pay's own kinds; ``test_conformance`` has those of any provider."""
 
 from typing import Final
 
@@ -6,10 +6,7 @@ import msgspec
 import pytest
 
 from opentill.core.money import Money
-from opentill.gateways.model import (
-    PaymentStatus,
-    RefundStatus,
-)
+from opentill.gateways.model import PaymentStatus
 from opentill.gateways.wechat_pay import WeChatPayGateway
 from support.ports import free_socket, url_of
 from support.wallet_shop import CNY, id_of_age
@@ -17,12 +14,7 @@ from support.wechat_pay_shop import WeChatPayShop
 
 PAY_FAULTS: Final = (
     # Each row: fault, times, and the outcome
-    ("timeout_before", 1, "ACTION_REQUIRED"),
     ("timeout_after", 1, "ACTION_REQUIRED"),
-    ("timeout_after", 2, "UNKNOWN"),
-    ("error_500", 1, "ACTION_REQUIRED"),
-    ("error_500_after", 2, "UNKNOWN"),
-    ("reset", 2, "UNKNOWN"),
     ("reset_after", 1, "ACTION_REQUIRED"),
     ("slow", 1, "ACTION_REQUIRED"),
     ("wrong_signature", 1, "ACTION_REQUIRED"),
@@ -51,9 +43,11 @@ def _delay(kind: str) -> dict[str, float]:
 
 
 QUERY_FAULTS: Final = (
-    "timeout_before", "error_500", "reset", "wrong_signature", "expired_certificate",
-    "wrong_amount", "other_account",
-)  # fmt: skip
+    "wrong_signature",
+    "expired_certificate",
+    "wrong_amount",
+    "other_account",
+)
 
 
 @pytest.mark.parametrize("kind", QUERY_FAULTS)
@@ -70,31 +64,15 @@ async def test_a_query_without_a_usable_response_says_nothing(
         assert outcome.reason
 
 
-REFUND_FAULTS: Final = (
-    ("timeout_before", "NOT_FOUND"),
-    ("timeout_after", "SUCCEEDED"),
-    ("error_500", "NOT_FOUND"),
-    ("error_500_after", "SUCCEEDED"),
-    ("reset", "NOT_FOUND"),
-    ("reset_after", "SUCCEEDED"),
-    ("wrong_signature", "SUCCEEDED"),
-    ("expired_certificate", "SUCCEEDED"),
-    ("other_account", "SUCCEEDED"),
-)
-
-
-@pytest.mark.parametrize(("kind", "after"), REFUND_FAULTS)
-async def test_a_refund_without_a_usable_response_is_done_once(
-    wechat_pay_shop: WeChatPayShop,
-    hasty_wechat_pay_gateway: WeChatPayGateway,
-    kind: str,
-    after: RefundStatus,
+@pytest.mark.parametrize("kind", ["wrong_signature", "expired_certificate", "other_account"])
+async def test_a_refund_without_a_trustworthy_response_is_done_once(
+    wechat_pay_shop: WeChatPayShop, hasty_wechat_pay_gateway: WeChatPayGateway, kind: str
 ) -> None:
     attempt_id = await wechat_pay_shop.pay(hasty_wechat_pay_gateway)
     refund = wechat_pay_shop.refund_request(attempt_id, 999)
-    wechat_pay_shop.inject_fault("refund", kind, **_delay(kind))
+    wechat_pay_shop.inject_fault("refund", kind)
     assert (await hasty_wechat_pay_gateway.refund(refund)).status == "UNKNOWN"
-    assert (await hasty_wechat_pay_gateway.find_refund(refund.refund_id)).status == after
+    assert (await hasty_wechat_pay_gateway.find_refund(refund.refund_id)).status == "SUCCEEDED"
     again = await hasty_wechat_pay_gateway.refund(msgspec.structs.replace(refund, repeated=True))
     assert again.status in ("SUCCEEDED", "PENDING")
     assert (await hasty_wechat_pay_gateway.find_refund(refund.refund_id)).status == "SUCCEEDED"
@@ -111,9 +89,7 @@ async def test_no_refund_is_sent_while_its_payment_cannot_be_queried(
     assert (await hasty_wechat_pay_gateway.find_refund(refund.refund_id)).status == "NOT_FOUND"
 
 
-@pytest.mark.parametrize(
-    "kind", ["error_500", "wrong_signature", "wrong_amount", "other_account", "reset"]
-)
+@pytest.mark.parametrize("kind", ["wrong_signature", "wrong_amount", "other_account"])
 async def test_a_query_of_a_refund_is_checked(
     wechat_pay_shop: WeChatPayShop, hasty_wechat_pay_gateway: WeChatPayGateway, kind: str
 ) -> None:

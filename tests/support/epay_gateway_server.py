@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from typing import Any, Final, Literal
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from opentill.gateways.epay import signature
 from support.page_server import serving
@@ -100,12 +100,18 @@ class EpayServer:
             return {"code": -1, "msg": "订单不存在"}
         if operation == "order":
             return {"code": "1", "msg": "查询订单号成功！", **order} | self.order_changes
+        return self._refund(order, params)
+
+    def _refund(self, order: dict[str, Any], params: dict[str, str]) -> dict[str, Any]:
         if order["status"] != 1:
             return {"code": -1, "msg": "订单状态不允许退款"}
+        refunded = Decimal(params["money"]) + sum(
+            Decimal(money) for number, money in self.refunds if number == order["out_trade_no"]
+        )
+        if refunded > Decimal(order["money"]):
+            return {"code": -1, "msg": "退款金额大于订单金额"}
         self.refunds.append((order["out_trade_no"], params["money"]))
-        refunded = sum(Decimal(money) for number, money in self.refunds
-                    if number == order["out_trade_no"])  # fmt: skip
-        if refunded >= Decimal(order["money"]):
+        if refunded == Decimal(order["money"]):
             order["status"] = 2
         response = {"code": 1, "msg": "退款成功", "money": params["money"], "refund_no": "R1"}
         return response if self.refund_response is None else self.refund_response
@@ -147,6 +153,11 @@ class EpayServer:
         params = {name: str(order[name]) for name in fields}
         params |= {"pid": PID, "trade_status": "TRADE_SUCCESS"} | changes
         return {**params, "sign": signature.sign(params, key), "sign_type": "MD5"}
+
+
+def parameters(url: str) -> dict[str, str]:
+    """Return the parameters of a URL."""
+    return dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
 
 
 async def _body(receive: Any) -> bytes:

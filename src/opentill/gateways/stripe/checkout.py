@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
+from opentill.core.ids import creation_time
 from opentill.gateways.model import PaymentRequest
 from opentill.gateways.stripe.amounts import STRIPE_TYPES, to_stripe
 from opentill.gateways.stripe.wire import ATTEMPT
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 # allows for the duration of the request.
 _MIN_LIFETIME_MS: Final = 31 * 60_000
 _MAX_LIFETIME_MS: Final = 24 * 3_600_000 - 60_000
+_REPEAT_MS: Final = 60_000  # a request that is repeated within this time is the same request
 # Our language tags that Stripe writes differently, and the tags that Stripe supports.
 _RENAMED: Final = {"pt": "pt-BR", "zh-Hans": "zh", "zh-Hant": "zh-TW"}
 _LOCALES: Final = frozenset({
@@ -36,7 +38,8 @@ def params(request: PaymentRequest, now: int) -> "SessionCreateParams":
         msg = f"Stripe does not take {request.method}"
         raise ValueError(msg)
     locale = _RENAMED.get(request.locale, request.locale)
-    ends = now + _MAX_LIFETIME_MS if request.expires_at is None else request.expires_at
+    began = _began(request.attempt_id, now)
+    ends = began + _MAX_LIFETIME_MS if request.expires_at is None else request.expires_at
     metadata = {ATTEMPT: request.attempt_id}
     body: SessionCreateParams = {
         "mode": "payment",
@@ -64,10 +67,23 @@ def params(request: PaymentRequest, now: int) -> "SessionCreateParams":
         "cancel_url": request.return_url,
         "adaptive_pricing": {"enabled": False},
         "locale": locale if locale in _LOCALES else "auto",
-        "expires_at": max(now + _MIN_LIFETIME_MS, min(ends, now + _MAX_LIFETIME_MS)) // 1000,
+        "expires_at": max(began + _MIN_LIFETIME_MS, min(ends, began + _MAX_LIFETIME_MS)) // 1000,
     }
     if request.customer_email:
         body["customer_email"] = request.customer_email
     if kind == "wechat_pay":
         body["payment_method_options"] = {"wechat_pay": {"client": "web"}}
     return body
+
+
+def _began(attempt_id: str, now: int) -> int:
+    """Return when an attempt began, Unix ms, so that its repeated request has the same body.
+
+    Stripe refuses another body under the same idempotency key. An older attempt, whose session
+    would end too early, begins now.
+    """
+    try:
+        created = creation_time(attempt_id)
+    except ValueError:
+        return now
+    return created if abs(now - created) < _REPEAT_MS else now

@@ -120,6 +120,8 @@ class StripeGateway:
 
         Stripe does not expire a session that is paid or being paid.
         """
+        if provider_ref.startswith(_PAYMENT):  # its session is complete
+            return await self.find_payment(attempt_id, provider_ref)
         session = await self._session(attempt_id, provider_ref)
         outcome = _payment(session, attempt_id)
         if session.value is None or outcome.status != "ACTION_REQUIRED":

@@ -1,0 +1,94 @@
+"""Every built-in adapter whose provider has an API passes the conformance suite."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from gateways.conforming_providers import (
+    AlipayProvider,
+    PayPalProvider,
+    SandboxProvider,
+    WeChatPayProvider,
+    running_epay,
+    running_stripe,
+)
+from opentill.gateways import registry
+from opentill.gateways.conformance import GatewayTests, Provider
+from support.alipay_shop import AlipayShop
+from support.paypal_shop import PayPalShop
+from support.sandbox_bank import Shop
+from support.wechat_pay_shop import WeChatPayShop
+
+
+def test_every_adapter_has_the_suite() -> None:
+    """Only bank transfers by hand have no provider."""
+    names = {tests.__name__.removeprefix("Test").lower() for tests in GatewayTests.__subclasses__()}
+    assert names == {name.replace("_", "") for name in registry.BUILT_IN} - {"manual"}
+
+
+@pytest.fixture(scope="module")
+def stripe() -> Iterator[Provider]:
+    """A simulation of Stripe."""
+    with running_stripe() as provider:
+        yield provider
+
+
+@pytest.fixture(scope="module")
+def epay() -> Iterator[Provider]:
+    """A small Epay server."""
+    with running_epay() as provider:
+        yield provider
+
+
+class TestSandbox(GatewayTests):
+    """The sandbox bank."""
+
+    @pytest.fixture
+    def provider(self, shop: Shop) -> Provider:
+        """The bank."""
+        return SandboxProvider(shop)
+
+
+class TestAlipay(GatewayTests):
+    """Alipay."""
+
+    @pytest.fixture
+    def provider(self, alipay_shop: AlipayShop) -> Provider:
+        """The bank, in Alipay's dialect."""
+        return AlipayProvider(alipay_shop)
+
+
+class TestWeChatPay(GatewayTests):
+    """WeChat Pay."""
+
+    @pytest.fixture
+    def provider(self, wechat_pay_shop: WeChatPayShop) -> Provider:
+        """The bank, in WeChat Pay's dialect."""
+        return WeChatPayProvider(wechat_pay_shop)
+
+
+class TestPayPal(GatewayTests):
+    """PayPal."""
+
+    @pytest.fixture
+    def provider(self, paypal_shop: PayPalShop) -> Provider:
+        """The bank, in PayPal's dialect."""
+        return PayPalProvider(paypal_shop)
+
+
+class TestStripe(GatewayTests):
+    """Stripe."""
+
+    @pytest.fixture
+    def provider(self, stripe: Provider) -> Provider:
+        """A simulation of Stripe."""
+        return stripe
+
+
+class TestEpay(GatewayTests):
+    """An Epay server."""
+
+    @pytest.fixture
+    def provider(self, epay: Provider) -> Provider:
+        """A small Epay server."""
+        return epay
