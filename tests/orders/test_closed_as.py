@@ -6,6 +6,7 @@ from typing import Final
 import pytest
 
 from opentill import checkouts, orders
+from opentill.db import batches
 from opentill.db.database import Tx
 from opentill.orders import Order
 from support import world
@@ -46,7 +47,7 @@ async def test_a_closed_order_shows_why_it_was_not_paid(tx: Tx) -> None:
     assert (await read(tx, declined)).shown_status == "FAILED"
     assert (await read(tx, canceled)).shown_status == "REVOKED"
     await tx.execute("update orders set closed_as = null")
-    await tx.execute(_MIGRATION.read_text())
+    await batches.apply(tx, batches.parse_file(_MIGRATION.read_text()) or [], "1s")
     for order, reason in expected.items():
         assert (await read(tx, order)).closed_as == reason
 

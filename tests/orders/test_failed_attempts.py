@@ -6,6 +6,7 @@ from typing import Final
 import pytest
 
 from opentill import orders
+from opentill.db import batches
 from opentill.db.database import Tx
 from opentill.integrity import rules
 from opentill.orders import Order, ShownStatus
@@ -62,7 +63,7 @@ async def test_the_migration_finds_attempts_that_failed_before(
     await attempt(tx, order, "DECLINED", NOW + 1)
     await attempt(tx, order, status, NOW + 2)
     await tx.execute("update orders set attempt_failed = false")
-    await tx.execute(_MIGRATION.read_text())
+    await batches.apply(tx, batches.parse_file(_MIGRATION.read_text()) or [], "1s")
     stored = await orders.find(tx, order.merchant_id, order.id)
     assert stored.attempt_failed == expected
 

@@ -6,7 +6,7 @@ locks ``schema_migrations`` against other migrators, but not against running ser
 
 A session that waits for a lock on a table blocks all later ones. So a file waits for each of its
 locks only briefly; then it is rolled back and tried again later. Files of indexes need no such
-locks (``indexes.py``).
+locks (``indexes.py``), and files that fill a long table run in batches (``batches.py``).
 
 The previous version of OpenTill runs, and also starts, with the newer schema, so that it can
 continue after a failed upgrade. A file that drops something that earlier versions need says so in
@@ -28,8 +28,8 @@ import msgspec
 import structlog
 
 from opentill.core.errors import ConfigurationError, Contended
+from opentill.db import batches, indexes, queries
 from opentill.db import connection as connections
-from opentill.db import indexes, queries
 from opentill.db.database import Tx
 from opentill.db.indexes import IndexChange
 from opentill.db.queries import Applied
@@ -49,6 +49,11 @@ PATIENCE_S: Final = 600.0
 _LOCK_TIMEOUT: Final = "500ms"
 _LONGEST_PAUSE_S: Final = 10.0
 _NEEDS: Final = re.compile(r"_needs_(\d{4})$")
+# The digests of files that did the same in one statement before their first release.
+_EARLIER: Final = {
+    79: "6e110be7da88549e4b3bb3d96196fc4610e32a42bafd7a46634546af32a33b7b",
+    82: "a04f2cb1035cfc6e55ea4f35b0c8a0b7deca428fcf8c6b248fd48d4cf90cfe42",
+}
 _LOCK_FAILURES: Final = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
 
@@ -59,7 +64,8 @@ class SchemaMismatch(ConfigurationError):
 class Migration(msgspec.Struct, frozen=True):
     """One file: its number, its name without the suffix, its SQL and the digest of its bytes.
 
-    ``index_changes``: the indexes that it creates and drops, None if it runs in a transaction.
+    ``index_changes``: the indexes that it creates and drops; ``batches``: the statements of a file
+    that runs in batches. Both are None if it runs in a transaction.
     """
 
     version: int
@@ -67,6 +73,7 @@ class Migration(msgspec.Struct, frozen=True):
     sql: str
     sha256: str
     index_changes: list[IndexChange] | None = None
+    batches: list[str] | None = None
 
 
 def folder() -> Path:
@@ -83,10 +90,13 @@ def migrations(directory: Path | None = None) -> list[Migration]:
         number = int(path.stem.partition("_")[0])
         try:
             index_changes = indexes.parse_file(content.decode())
+            statements = batches.parse_file(content.decode())
         except ValueError as error:
             message = f"migration {path.stem}: {error}"
             raise SchemaMismatch(message) from None
-        files.append(Migration(number, path.stem, content.decode(), digest, index_changes))
+        files.append(
+            Migration(number, path.stem, content.decode(), digest, index_changes, statements)
+        )
     if [migration.version for migration in files] != list(range(1, len(files) + 1)) or not files:
         message = f"the migrations are not numbered 1, 2, 3 …: {[m.name for m in files]}"
         raise SchemaMismatch(message)
@@ -170,7 +180,7 @@ async def _apply_with_retries(
                 raise SchemaMismatch(message) from error
         except asyncpg.PostgresError as error:
             outcome = "failed and was taken back"
-            if migration.index_changes is not None:
+            if migration.index_changes is not None or migration.batches is not None:
                 outcome = "stopped, and goes on where `opentill migrate` is run again"
             message = f"migration {migration.name} {outcome}: {error}"
             raise SchemaMismatch(message) from error
@@ -187,12 +197,12 @@ async def _apply(url: str, connection: Tx, migration: Migration, files: list[Mig
         applied = await _read_applied(connection, files)
         if migration.version in {a.version for a in applied}:
             return False
-        if migration.index_changes is None:
+        if migration.index_changes is None and migration.batches is None:
             await queries.LIMIT_LOCK_WAITS.get(connection, longest=_LOCK_TIMEOUT)
             await connection.execute(migration.sql)
         else:
             await connection.execute(queries.ALLOW_IDLE_TRANSACTION)
-            await _apply_index_changes(url, migration.index_changes)
+            await _apply_outside(url, migration)
         now = time.time_ns() // 1_000_000
         await queries.RECORD_MIGRATION.run(
             connection,
@@ -204,11 +214,15 @@ async def _apply(url: str, connection: Tx, migration: Migration, files: list[Mig
     return True
 
 
-async def _apply_index_changes(url: str, changes: list[IndexChange]) -> None:
-    """Apply a file of indexes on a second connection; the first one locks out other migrators."""
+async def _apply_outside(url: str, migration: Migration) -> None:
+    """Apply a file of indexes or batches on a second connection.
+
+    The first connection locks out other migrators.
+    """
     connection = await connections.connect(url, prepared=False)
     try:
-        await indexes.apply(connection, changes, _LOCK_TIMEOUT)
+        await indexes.apply(connection, migration.index_changes or [], _LOCK_TIMEOUT)
+        await batches.apply(connection, migration.batches or [], _LOCK_TIMEOUT)
     finally:
         await connection.close()
 
@@ -230,7 +244,7 @@ async def _read_applied(connection: Tx, files: list[Migration]) -> list[Applied]
                     " this one is too old for it, update it"
                 )
                 raise SchemaMismatch(message)
-        elif migration.sha256 != digests[migration.version]:
+        elif migration.sha256 not in (digests[migration.version], _EARLIER.get(migration.version)):
             message = (
                 f"migration {migration.name} was altered after the database applied it;"
                 " restore the file and add a new migration instead"
