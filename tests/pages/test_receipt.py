@@ -83,7 +83,7 @@ def test_the_receipt_shows_the_last_digits_of_the_card(api_server: ApiServer, sh
         await world.report_payment(tx, attempt, "SUCCEEDED", card=Card(brand="visa", last4="0005"))
 
     api_server.tx(pay)
-    assert "<bdi>Visa •••• 0005</bdi>" in api_server.http.get(_path(order)).text
+    assert "<bdi>Visa ••••\N{NO-BREAK SPACE}0005</bdi>" in api_server.http.get(_path(order)).text
     assert api_server.http.get(f"{_path(order)}.pdf?lang=en").content.startswith(b"%PDF-")
 
 

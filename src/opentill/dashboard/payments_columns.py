@@ -137,7 +137,8 @@ class Column(NamedTuple):
 
     Numbers are aligned with the end of the cell. ``place`` is the CSS class that places the
     column's cells in the two lines of a row on a phone (``templates/lists.html``), "" for none.
-    ``tab`` is the only tab that shows the column by default, "" for any.
+    ``tab`` is the only tab that shows the column by default, "" for any; ``not_in`` is a tab whose
+    other columns need its place.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Column(NamedTuple):
     is_number: bool = False
     place: str = ""
     tab: str = ""
+    not_in: str = "none"
 
     @property
     def field(self) -> str:
@@ -174,7 +176,7 @@ COLUMNS: Final = (
     Column("customer", Cells.customer, is_default=True, place="at-start"),
     Column("name", Cells.name),
     Column("product", Cells.product, is_default=True, place="below"),
-    Column("method", Cells.method, is_default=True),
+    Column("method", Cells.method, is_default=True, not_in="refunded"),
     Column("reason", Cells.reason, is_default=True, place="under", tab="failed"),
     Column("order", Cells.order),
     Column("paid", Cells.paid),
@@ -207,7 +209,11 @@ def without(name: str) -> tuple[Column, ...]:
 
 
 def _defaults(tab: str) -> list[Column]:
-    return [column for column in COLUMNS if column.is_default and column.tab in ("", tab)]
+    return [
+        column
+        for column in COLUMNS
+        if column.is_default and column.tab in ("", tab) and column.not_in != tab
+    ]
 
 
 async def rows(

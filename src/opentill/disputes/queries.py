@@ -56,7 +56,7 @@ OF_ORDER = Query(
 NEWEST_OF_ORDERS = Query(
     Dispute,
     """
-    select d.* from unnest(:order_ids::text[]) as o (order_id)
+    select d.* from unnest(:order_id::text[]) as o (order_id)
     cross join lateral (
         select * from disputes where merchant_id = :merchant_id and order_id = o.order_id
         order by created_at desc, id desc limit 1

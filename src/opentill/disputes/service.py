@@ -70,7 +70,7 @@ async def newest_of_orders(
     tx: Tx, merchant_id: str, order_ids: Sequence[str]
 ) -> dict[str, Dispute]:
     """Return the newest dispute of each order that has one."""
-    rows = await queries.NEWEST_OF_ORDERS.all(tx, merchant_id=merchant_id, order_ids=order_ids)
+    rows = await queries.NEWEST_OF_ORDERS.all(tx, merchant_id=merchant_id, order_id=order_ids)
     return {row.order_id: row for row in rows}
 
 

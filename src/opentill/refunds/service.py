@@ -404,7 +404,7 @@ async def list_for_order(tx: Tx, merchant_id: str, order_id: str, limit: int) ->
 
 async def newest_of_orders(tx: Tx, merchant_id: str, order_ids: Sequence[str]) -> dict[str, Refund]:
     """Return the newest refund of each order that has one."""
-    rows = await queries.NEWEST_OF_ORDERS.all(tx, merchant_id=merchant_id, order_ids=order_ids)
+    rows = await queries.NEWEST_OF_ORDERS.all(tx, merchant_id=merchant_id, order_id=order_ids)
     return {row.order_id: row for row in rows}
 
 
