@@ -189,7 +189,7 @@ def test_a_disputed_payment_leads_to_the_dispute_until_it_is_decided(shop: Shop)
     ):  # fmt: skip
         assert text in text_of(page)
     assert f'href="{_path(shop, dispute)}"' in page.text
-    assert "Disputes to respond to: 1, by " in text_of(ada.get(home))
+    assert "1 dispute needs a response, $24.99 at stake, by " in text_of(ada.get(home))
     assert "Total at stake" in text_of(ada.get(_path(shop, dispute)))
     # Without the permission to see disputes, a person learns only why there is no refund.
     developer = text_of(create_person(server, shop.id, "developer").get(payment))
@@ -198,7 +198,7 @@ def test_a_disputed_payment_leads_to_the_dispute_until_it_is_decided(shop: Shop)
     ada.post(_path(shop, dispute, "response"), response)
     page = text_of(ada.get(payment))
     assert ("You have contested it." in page, "Respond to the dispute" in page) == (True, False)
-    assert "Disputes to respond to" not in text_of(ada.get(home))
+    assert "needs a response" not in text_of(ada.get(home))
     assert "Under review" in text_of(ada.get(f"/dashboard/{shop.id}/disputes"))
     server.tx(
         lambda tx: disputes.decide(

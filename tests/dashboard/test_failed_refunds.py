@@ -51,7 +51,7 @@ def test_a_failed_refund_needs_attention_until_it_is_marked_as_handled(shop: Sho
     order = shop.create_paid_order()["id"]
     refund_id = _refund(shop, order, "4.00", "REFUSED")
     home, path = f"/dashboard/{shop.id}/", f"/dashboard/{shop.id}/payments/{order}"
-    assert "Failed refunds: 1" in text_of(ada.get(home))
+    assert "1 refund failed: the customer has not got the money" in text_of(ada.get(home))
     assert f'href="{home}payments?status=REFUND_FAILED"' in ada.get(home).text
     page = text_of(ada.get(path))
     assert "The refund of $4.00 failed" in page

@@ -100,7 +100,10 @@ def test_today_is_charted_by_hour(shop: Shop, clock: Callable[[int], None]) -> N
 def test_the_first_of_several_deadlines_is_named_so(shop: Shop) -> None:
     server, owner = shop.api_server, create_person(shop.api_server, shop.id, "owner")
     now = server.app.clock()
-    for number, text in ((1, "Disputes to respond to: 1, by "), (2, "respond to: 2, first by ")):
+    for number, text in (
+        (1, "1 dispute needs a response, $24.99 at stake, by "),
+        (2, "2 disputes need a response, $49.98 at stake, first by "),
+    ):
         dispute = shop.open_dispute(shop.create_paid_order()["id"])
         server.tx(
             lambda tx, id_=dispute.id, days=number: disputes.set_deadline(
@@ -137,19 +140,19 @@ def test_each_role_sees_what_needs_its_attention(shop: Shop) -> None:
     fail_payout(shop, shop.create_payout())
     text = text_of(read_home(create_person(server, shop.id, "owner"), shop))
     for line in (
-        "Disputes to respond to: 1",
-        "Webhook endpoints that are disabled: 1",
-        "Payouts of the last two weeks that failed: 1",
+        "1 dispute needs a response, $24.99 at stake",
+        "1 webhook endpoint is disabled",
+        "1 payout failed in the last two weeks",
         "Accept the merchant services agreement",
     ):
         assert line in text
     text = text_of(read_home(create_person(server, shop.id, "developer"), shop))
-    assert "Webhook endpoints that are disabled: 1" in text
-    for hidden in ("Disputes to respond to", "Payouts", "becomes available"):
+    assert "1 webhook endpoint is disabled" in text
+    for hidden in ("needs a response", "Payouts", "becomes available"):
         assert hidden not in text
     # Only an owner may accept the agreement and enter the bank account.
     text = text_of(read_home(create_person(server, shop.id, "support"), shop))
-    assert "Disputes to respond to: 1" in text
+    assert "1 dispute needs a response" in text
     assert "Accept the merchant services agreement" not in text
 
 
@@ -202,12 +205,18 @@ def test_a_count_that_reaches_its_limit_is_shown_with_a_plus(
     monkeypatch.setattr(disputes, "MOST_COUNTED", 2)
     monkeypatch.setattr("opentill.payouts.service.MOST_FAILED", 2)
     monkeypatch.setattr(payouts, "MOST_FAILED", 2)
-    for number, count in enumerate(("1", "2+", "2+")):
+    for number, (need, failed) in enumerate(
+        (
+            ("1 dispute needs", "1 payout failed"),
+            ("2+ disputes need", "2+ payouts failed"),
+            ("2+ disputes need", "2+ payouts failed"),
+        )
+    ):
         shop.open_dispute(shop.create_paid_order()["id"])
         fail_payout(shop, shop.create_payout(1000 + number))
         text = text_of(read_home(owner, shop)) + " "
-        assert f"Disputes to respond to: {count} " in text
-        assert f"Payouts of the last two weeks that failed: {count} " in text
+        assert f"{need} a response" in text
+        assert f"{failed} in the last two weeks" in text
 
 
 @pytest.mark.parametrize("language", ["zh-Hans", "zh-Hant"])
@@ -253,3 +262,18 @@ def test_an_asset_is_not_compressed_for_clients_without_gzip(api_server: ApiServ
 def test_another_merchants_home_page_is_not_found(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     assert owner.get(f"/dashboard/{new_id('mer')}/").status_code == 404
+
+
+def test_the_newest_payments_are_those_that_somebody_tried_to_pay(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    shop.create_order()
+    page = text_of(read_home(owner, shop))
+    assert "They appear here as soon as a customer has tried to pay." in page
+    # A merchant of this month has no statement of the last one.
+    assert "Last month’s statement" not in page
+    shop.create_paid_order()
+    shop.api_server.sql("update merchants set created_at = created_at - 62::bigint * 86400000")
+    page = text_of(read_home(owner, shop).partition('id="newest"')[2])
+    assert page.count(" Paid ") == 1
+    assert "Not paid yet" not in page
+    assert "Last month’s statement" in page

@@ -137,7 +137,7 @@ def test_a_returned_payout_is_shown_as_failed_since_its_return(shop: Shop, clock
     assert "Why it came back AC04 closed" in text
     assert payout.id in read_page(owner, shop, status="FAILED")
     home = text_of(owner.get(f"/dashboard/{shop.id}/"))
-    assert "Payouts of the last two weeks that failed: 1" in home
+    assert "1 payout failed in the last two weeks" in home
 
 
 def test_the_next_available_amount_is_shown_with_its_day(shop: Shop, clock: Any) -> None:

@@ -21,9 +21,11 @@ from opentill import (
     refunds,
     webhooks,
 )
+from opentill.core import times
 from opentill.core.money import Money
 from opentill.dashboard import home_figures, payout_wait
 from opentill.db.database import Tx
+from opentill.merchants import Merchant
 from opentill.orders import Order
 from opentill.portal import lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page, Todo
@@ -31,6 +33,16 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _NEWEST: Final = 14
+# Nobody has tried to pay these: the list of newest payments leaves them out.
+_UNTRIED: Final[frozenset[orders.ShownStatus]] = frozenset({"PENDING", "CLOSED", "REVOKED"})
+_READ: Final = 50  # among this many newest orders the list is chosen
+# Whether it is one dispute, and whether it has a deadline → text.
+_DISPUTES: Final = {
+    (True, False): N_("1 dispute needs a response, {amount} at stake"),
+    (True, True): N_("1 dispute needs a response, {amount} at stake, by {day}"),
+    (False, False): N_("{number} disputes need a response, {amount} at stake"),
+    (False, True): N_("{number} disputes need a response, {amount} at stake, first by {day}"),
+}
 _MOST_PENDING: Final = 3  # pending payouts that the page shows
 _SPANS: Final = tuple(map(str, figures.SPANS))
 _DEFAULT_SPAN: Final = "7"
@@ -91,7 +103,7 @@ async def show(request: PageRequest) -> Response:
     access = request.access
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, access.merchant_id)
-        newest = await orders.list_newest(tx, merchant.id, _NEWEST)
+        newest = await orders.list_newest(tx, merchant.id, _READ)
         pending = await _pending_payouts(tx, request)
         todo = await _list_todos(tx, request)
     zone = ZoneInfo(merchant.time_zone)
@@ -121,10 +133,21 @@ async def show(request: PageRequest) -> Response:
         start=start,
         figures=texts,
         coming_days=len(rows.coming),
-        last_month=urlencode(lists.months(request, zone)[1].query),
+        last_month=_last_month(request, merchant, zone),
         pending_payouts=pending,
-        payments=[(order, Money(order.amount_minor, order.currency)) for order in newest],
+        payments=[
+            (order, Money(order.amount_minor, order.currency))
+            for order in newest
+            if order.shown_status not in _UNTRIED
+        ][:_NEWEST],
     )
+
+
+def _last_month(request: PageRequest, merchant: Merchant, zone: ZoneInfo) -> str:
+    """Return the query of last month's statement, "" if the merchant is younger."""
+    this_month, last_month, *_ = lists.months(request, zone)
+    created_on = times.moment(merchant.created_at).astimezone(zone).date()
+    return urlencode(last_month.query) if created_on < this_month.start else ""
 
 
 async def _pending_payouts(tx: Tx, request: PageRequest) -> list[tuple[payouts.Payout, Money]]:
@@ -142,10 +165,13 @@ async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
     if access.may("disputes.read"):
         todo.append(await _unanswered_disputes(tx, request))
     if access.may("payments.read"):
+        failed_refunds = await refunds.count_failed(tx, merchant_id)
         todo.append(
             Todo(
-                N_("Failed refunds: {number}"),
-                await refunds.count_failed(tx, merchant_id),
+                N_("1 refund failed: the customer has not got the money")
+                if failed_refunds == 1
+                else N_("{number} refunds failed: the customers have not got the money"),
+                failed_refunds,
                 "/payments?status=REFUND_FAILED",
                 refunds.MOST_COUNTED,
             )
@@ -165,7 +191,9 @@ async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
         disabled = sum(endpoint.status == "DISABLED" for endpoint in endpoints)
         todo.append(
             Todo(
-                N_("Webhook endpoints that are disabled: {number}"),
+                N_("1 webhook endpoint is disabled")
+                if disabled == 1
+                else N_("{number} webhook endpoints are disabled"),
                 disabled,
                 "/developers/webhooks",
             )
@@ -186,7 +214,9 @@ async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
         failed = await payouts.failed_since(tx, merchant_id, since)
         todo.append(
             Todo(
-                N_("Payouts of the last two weeks that failed: {number}"),
+                N_("1 payout failed in the last two weeks")
+                if len(failed) == 1
+                else N_("{number} payouts failed in the last two weeks"),
                 len(failed),
                 "/payouts",
                 payouts.MOST_FAILED,
@@ -213,15 +243,18 @@ async def _unanswered_disputes(tx: Tx, request: PageRequest) -> Todo:
     awaiting_response = await disputes.summarize_unanswered(
         tx, request.access.merchant_id, request.now
     )
+    number, respond_by = awaiting_response.number, awaiting_response.respond_by
+    stakes = await disputes.sum_at_stake(tx, request.access.merchant_id, unanswered=True)
+    amount = " + ".join(
+        request.localizer.amount(Money(stake.loss_minor, stake.currency)) for stake in stakes
+    )
+    day = ""
+    if respond_by is not None:
+        zone = ZoneInfo((await merchants.find(tx, request.access.merchant_id)).time_zone)
+        day = request.localizer.recent_date(respond_by, zone, request.now)
+    text = _DISPUTES[number == 1, bool(day)]
     page, limit = "/disputes?status=TO_RESPOND", disputes.MOST_COUNTED
-    if awaiting_response.respond_by is None:
-        return Todo(N_("Disputes to respond to: {number}"), awaiting_response.number, page, limit)
-    zone = ZoneInfo((await merchants.find(tx, request.access.merchant_id)).time_zone)
-    day = request.localizer.recent_date(awaiting_response.respond_by, zone, request.now)
-    text = N_("Disputes to respond to: {number}, by {day}")
-    if awaiting_response.number > 1:
-        text = N_("Disputes to respond to: {number}, first by {day}")
-    return Todo(text, awaiting_response.number, page, limit, day)
+    return Todo(text, number, page, limit, day, amount)
 
 
 async def _list_first_tasks(tx: Tx, request: PageRequest, newest: list[Order]) -> StartChecklist:

@@ -69,9 +69,12 @@ async def summarize_unanswered(tx: Tx, merchant_id: str, now: int) -> Unanswered
     return await queries.UNANSWERED.one(tx, merchant_id=merchant_id, limit=MOST_COUNTED, now=now)
 
 
-async def sum_at_stake(tx: Tx, merchant_id: str) -> list[Stake]:
-    """Return what a merchant can still lose with open disputes, by currency."""
-    return await queries.AT_STAKE.all(tx, merchant_id=merchant_id)
+async def sum_at_stake(tx: Tx, merchant_id: str, *, unanswered: bool = False) -> list[Stake]:
+    """Return what a merchant can still lose with open disputes, by currency.
+
+    ``unanswered``: only with those without a response.
+    """
+    return await queries.AT_STAKE.all(tx, merchant_id=merchant_id, unanswered=unanswered)
 
 
 class DisputeFilter(msgspec.Struct, frozen=True, kw_only=True):

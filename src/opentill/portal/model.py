@@ -78,6 +78,7 @@ class Todo(msgspec.Struct, frozen=True):
     below: str
     limit: int | None = None
     day: str = ""  # the next deadline, if the text names it
+    amount: str = ""  # the amount that it is about, if the text names it
 
     @property
     def shown(self) -> str:
