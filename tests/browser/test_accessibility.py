@@ -91,6 +91,7 @@ _UNLINKED: Final = {
     "/console/payout/*",  # a former address, which redirects
     "/dashboard/*/mails/*",  # in a deployment with a mail server
     "/dashboard/*/mails/*/html",  # a frame of that page
+    "/dashboard/*/mails/kinds/preview/html",  # a frame of the page without /html
     "/console/mails/*",  # test_mail_preview.py visits it
     "/console/mails/*/html",  # a frame of that page
 }

@@ -279,42 +279,6 @@ def test_without_a_mail_server_pages_do_not_offer_mail(api_server: ApiServer, sh
     assert 'name="language"' not in page + admin.get("/security").text
 
 
-def test_without_a_mail_server_the_kinds_of_mail_are_listed_with_their_recipients(
-    api_server: ApiServer, shop: Shop
-) -> None:
-    owner = create_person(api_server, shop.id, "owner")
-    path = f"/dashboard/{shop.id}/mails"
-
-    def listed_kinds() -> list[list[str]]:
-        table = owner.get(path).text.partition('aria-labelledby="kinds">')[2]
-        return [
-            [text_of(cell) for cell in re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)]
-            for row in re.findall(r"<tr role.*?</tr>", table, re.DOTALL)[1:]
-        ]
-
-    kinds = listed_kinds()
-    assert len(kinds) == 17
-    assert kinds[:3] == [
-        ["Receipt", "Customers", "On"],
-        ["Refund", "Customers", "On"],
-        ["Refund not completed", "Customers", "On"],
-    ]
-    assert ["Dispute opened", "Owner, Support", "Always on"] in kinds
-    assert ["Daily digest", "Owner, Finance", "Off"] in kinds
-    form = {"switches": "receipts refunds digest", "digest": "yes", "language": "en"}
-    assert owner.post(f"{path}/preferences", form).status_code == 303
-    kinds = listed_kinds()
-    assert ["Receipt", "Customers", "Off"] in kinds
-    assert ["Daily digest", "Owner, Finance", "On"] in kinds
-
-
-def test_with_a_mail_server_the_kinds_of_mail_are_not_listed(
-    mailing: ApiServer, shop: Shop
-) -> None:
-    page = create_person(mailing, shop.id, "owner").get(f"/dashboard/{shop.id}/mails").text
-    assert 'id="kinds"' not in page
-
-
 def test_the_timeline_of_a_payment_shows_emails_to_the_customer(
     mailing: ApiServer, shop: Shop
 ) -> None:

@@ -318,7 +318,7 @@ def test_the_mail_page_has_a_row_for_every_topic_of_merchants(topic: mail.Topic)
     from opentill.console.labels import STAFF_MAIL_TOPIC
     from opentill.portal.labels import MAIL_TOPIC
 
-    of_people = {"new_login", "reset", "test", "account_change", "factors_waiting", "application"}
+    of_people = {"test", "factors_waiting", "application"}
     without_row = of_people | {row.name for row in mail.TOPICS if row.staff}
     assert (topic.name in MAIL_TOPIC) == (topic.name not in without_row)
     assert (topic.name in STAFF_MAIL_TOPIC) == (topic.name in without_row)

@@ -300,14 +300,11 @@ ABOUT_TRIAL_ACCOUNT: Final = {
     ),
     "platform": N_("Fees that merchants have paid, less corrections of their balances."),
 }
-# The topics of mails to staff and to persons. Those of mails about a merchant are in MAIL_TOPIC.
+# The topics of mails to staff. Those to customers, members and persons are in MAIL_TOPIC.
 STAFF_MAIL_TOPIC: Final = {
-    "new_login": N_("New login"),
-    "account_change": N_("Account changed"),
     "account_change_staff": N_("Account of a person changed"),
     "factors_waiting": N_("Reset of second factors requested"),
     "application": N_("Application received"),
-    "reset": N_("New password"),
     "books_violated": N_("Ledger check failed"),
     "account_paused": N_("Gateway account paused"),
     "gateway_away": N_("Gateway unavailable"),

@@ -219,6 +219,22 @@ LOGO_ERROR: Final = {
         "again to replace it"
     ),
 }
+# The recipients of a kind of mail, with a sentence about them.
+MAIL_AUDIENCE: Final = {
+    "customers": (
+        N_("To your customers"),
+        N_("In your name, with your logo and color, in the language in which they paid."),
+    ),
+    "members": (N_("To your team"), N_("To the members with these roles.")),
+    "persons": (N_("To one person"), N_("About their own account. They cannot be turned off.")),
+}
+# Who gets a kind of mail that is sent to one person.
+MAIL_PERSON: Final = {
+    "invitation": N_("The person you invite"),
+    "reset": N_("The member who asked for it"),
+    "new_login": N_("The member who logged in"),
+    "account_change": N_("The member whose account it is"),
+}
 MAIL_RESULT: Final = {
     "again": N_("The email is sent again."),
     "saved": N_("The change is saved."),

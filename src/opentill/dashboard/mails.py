@@ -3,14 +3,12 @@
 from typing import Final
 from zoneinfo import ZoneInfo
 
-import msgspec
 from starlette.responses import Response
 
 from opentill import mail, merchants, people
 from opentill.core.errors import Invalid, KeyReused
-from opentill.dashboard import page_helpers
+from opentill.dashboard import mail_kinds, page_helpers
 from opentill.db.database import Tx
-from opentill.people import MerchantRole
 from opentill.portal import form_ids, invitations, lists, render
 from opentill.portal.labels import MAIL_STATUS
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -20,29 +18,6 @@ from opentill.web.translations import N_
 
 _REASON: Final = "on the page of mail"
 _LONGEST_ADDRESS: Final = 254
-
-
-class MailKind(msgspec.Struct, frozen=True):
-    """A kind of mail that a mail server would send; without ``roles``, customers get it."""
-
-    topic: str
-    roles: tuple[MerchantRole, ...]
-    has_switch: bool
-    is_on: bool
-
-
-def _kinds(preferences: mail.Preferences) -> list[MailKind]:
-    """Return the kinds of mail to customers and members, those to customers first."""
-    return [
-        MailKind(
-            topic.name,
-            topic.members,
-            bool(topic.switch),
-            not topic.switch or getattr(preferences, topic.switch),
-        )
-        for topic in mail.TOPICS
-        if topic.is_for_customers or topic.members
-    ]
 
 
 async def show(request: PageRequest) -> Response:
@@ -79,7 +54,8 @@ async def _render_mails(
         chosen=chosen,
         email=email,
         sends_mail=request.app.settings.sends_mail,
-        kinds=[] if request.app.settings.sends_mail else _kinds(preferences),
+        groups=mail_kinds.groups(preferences),
+        lists_kinds=not request.app.settings.sends_mail and not rows,
         preferences=preferences,
         switches=mail.SWITCHES,
         mail_languages=names("merchant"),

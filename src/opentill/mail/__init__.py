@@ -1,6 +1,7 @@
 """Mail to customers, members, persons and staff; each message is queued once per recipient."""
 
 from opentill.mail.dead_letters import RetryResult, list_dead_letters, retry_dead_letters
+from opentill.mail.examples import KINDS, Kind, example
 from opentill.mail.last_change import LAST_CHANGE, LastChange
 from opentill.mail.model import (
     STATUSES,
@@ -36,12 +37,14 @@ from opentill.mail.smtp import Connection, Outcome, Server, Unreached
 from opentill.mail.topics import SWITCHES, TOPICS, Topic, change_preferences, find_preferences
 
 __all__ = [
+    "KINDS",
     "LAST_CHANGE",
     "STATUSES",
     "SWITCHES",
     "TOPICS",
     "Connection",
     "DeadLetter",
+    "Kind",
     "LastChange",
     "Mail",
     "Mailer",
@@ -62,6 +65,7 @@ __all__ = [
     "change_preferences",
     "check_server",
     "confirm_application",
+    "example",
     "find",
     "find_anywhere",
     "find_preferences",

@@ -432,6 +432,9 @@ MAIL_TOPIC: Final = {
     "account_changed": N_("Bank account changed"),
     "digest": N_("Daily digest"),
     "invitation": N_("Invitation"),
+    "reset": N_("New password"),
+    "new_login": N_("New login"),
+    "account_change": N_("Account changed"),
 }
 ERROR_TITLE: Final = {
     "forbidden": N_("You do not have access"),

@@ -1,6 +1,6 @@
 """The page of one mail: what its recipient sees, in a frame that can run and load nothing."""
 
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
@@ -25,9 +25,19 @@ _INERT_LINKS: Final = '<base target="_blank">'
 
 
 async def page(
-    request: PageRequest, row: Mail, zone: ZoneInfo, merchant_name: str = ""
+    request: PageRequest,
+    row: Mail,
+    zone: ZoneInfo,
+    merchant_name: str = "",
+    *,
+    template: str = "mail.html",
+    frame_query: str = "",
+    **values: Any,
 ) -> Response:
-    """Return the page of a mail: its result and its text. Only the console names the merchant."""
+    """Return the page of a mail: its result and its text. Only the console names the merchant.
+
+    ``values`` are further values of the ``template``; ``frame_query`` is the query of the frame.
+    """
     preview: mail.Preview | None = None
     try:
         preview = await mail.preview(request.app.db, request.app.settings, row)
@@ -35,13 +45,14 @@ async def page(
         preview = None  # the page says that the mail cannot be shown
     return render.page(
         request,
-        "mail.html",
+        template,
         headers={"content-security-policy": _PAGE_POLICY},
         mail=row,
         preview=preview,
-        frame_path=f"{request.base}{request.path.rstrip('/')}/html",
+        frame_path=f"{request.base}{request.path.rstrip('/')}/html{frame_query}",
         zone=zone,
         merchant_name=merchant_name,
+        **values,
     )
 
 

@@ -1,0 +1,108 @@
+"""The kinds of mail that customers and members get, and their previews with example data."""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from dashboard.pages import text_of
+from opentill import mail
+from opentill.portal.labels import MAIL_TOPIC
+from support.api_server import ApiServer, Shop
+from support.people import Visitor, create_person
+
+
+@pytest.fixture
+def mailing(api_server: ApiServer) -> Iterator[ApiServer]:
+    """A deployment with a mail server, which no test connects to."""
+    app = api_server.app
+    former_settings = app.settings
+    app.settings = msgspec.structs.replace(
+        former_settings, smtp_url="smtp://127.0.0.1:9", mail_from="pay@example.com"
+    )
+    yield api_server
+    app.settings = former_settings
+
+
+def _kinds(visitor: Visitor, path: str) -> list[list[str]]:
+    return [
+        [text_of(cell) for cell in re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)]
+        for row in re.findall(r"<tr role.*?</tr>", visitor.get(path).text, re.DOTALL)
+        if "<td" in row
+    ]
+
+
+def test_each_kind_is_listed_with_its_recipients_and_whether_it_is_on(
+    api_server: ApiServer, shop: Shop
+) -> None:
+    owner = create_person(api_server, shop.id, "owner")
+    path = f"/dashboard/{shop.id}/mails"
+    kinds = _kinds(owner, f"{path}/kinds")
+    assert kinds[:3] == [
+        ["Receipt", "Customers", "On"],
+        ["Refund", "Customers", "On"],
+        ["Refund not completed", "Customers", "On"],
+    ]
+    assert ["Dispute opened", "Owner, Support", "Always on"] in kinds
+    assert ["Daily digest", "Owner, Finance", "Off"] in kinds
+    assert ["Invitation", "The person you invite", "Always on"] in kinds
+    assert _kinds(owner, path) == kinds  # without a mail server and without any mail
+    form = {"switches": "receipts refunds digest", "digest": "yes", "language": "en"}
+    assert owner.post(f"{path}/preferences", form).status_code == 303
+    kinds = _kinds(owner, f"{path}/kinds")
+    assert ["Receipt", "Customers", "Off"] in kinds
+    assert ["Daily digest", "Owner, Finance", "On"] in kinds
+
+
+def test_with_a_mail_server_the_kinds_have_a_tab(mailing: ApiServer, shop: Shop) -> None:
+    viewer = create_person(mailing, shop.id, "viewer")
+    path = f"/dashboard/{shop.id}/mails"
+    assert _kinds(viewer, path) == []
+    assert f'href="{path}/kinds"' in viewer.get(path).text
+    page = viewer.get(f"{path}/kinds").text
+    assert "no mail server" not in page
+    assert len(re.findall(r"/mails/kinds/preview\?topic=\w+", page)) == len(mail.KINDS)
+
+
+@pytest.mark.parametrize("kind", mail.KINDS, ids=lambda kind: kind.topic.name)
+def test_each_kind_has_a_preview_in_a_frame_that_runs_nothing(
+    api_server: ApiServer, shop: Shop, kind: mail.Kind
+) -> None:
+    viewer = create_person(api_server, shop.id, "viewer")
+    name = kind.topic.name
+    path = f"/dashboard/{shop.id}/mails/kinds/preview"
+    page = viewer.get(f"{path}?topic={name}")
+    assert text_of(re.findall(r"<h1>(.*?)</h1>", page.text)[0]) == MAIL_TOPIC[name]
+    assert f'<iframe src="{path}/html?topic={name}&amp;language=en" sandbox=""' in page.text
+    frame = viewer.get(f"{path}/html?topic={name}")
+    assert frame.headers["content-security-policy"].endswith("; sandbox")
+    subject = text_of(re.findall(r"<dt>Subject</dt><dd>(.*?)</dd>", page.text)[0])
+    assert text_of(re.findall(r"<h1.*?</h1>", frame.text)[0]) in subject
+
+
+def test_a_preview_has_the_name_color_and_currency_of_the_merchant_and_any_language(
+    api_server: ApiServer, shop: Shop
+) -> None:
+    owner = create_person(api_server, shop.id, "owner")
+    settings = f"/dashboard/{shop.id}/settings"
+    version = re.findall(r'name="version" value="(\w+)"', owner.get(settings).text)[0]
+    form = {"version": version, "accent_color": "#7a1f5c"}
+    assert owner.post(f"{settings}/color", form).status_code == 303
+    path = f"/dashboard/{shop.id}/mails/kinds/preview"
+    frame = owner.get(f"{path}/html?topic=receipt&language=de").text
+    assert "#7a1f5c" in frame
+    assert "Ihr Zahlungsbeleg von" in frame
+    assert "42,00" in frame
+    assert 'lang="de"' in owner.get(f"{path}?topic=receipt&language=de").text
+
+
+def test_an_unknown_kind_has_no_preview_and_developers_see_none(
+    api_server: ApiServer, shop: Shop
+) -> None:
+    owner = create_person(api_server, shop.id, "owner")
+    developer = create_person(api_server, shop.id, "developer")
+    path = f"/dashboard/{shop.id}/mails/kinds/preview"
+    for suffix in ("", "?topic=books_violated", "/html?topic=nothing"):
+        assert owner.get(path + suffix).status_code == 404
+    assert developer.get(f"{path}?topic=receipt").status_code == 403
