@@ -1,4 +1,7 @@
-"""What a page's layout may not do at any width: scroll sideways, break a number, lack a style."""
+"""What a page's layout may not do at any width: scroll sideways, break a number, lack a style.
+
+On screens from 390 pixels, it may not break an email address or the name of an event either.
+"""
 
 from typing import Final
 
@@ -7,7 +10,8 @@ from playwright.async_api import Page
 WIDTHS: Final = (320, 390, 640, 768, 1024, 1280, 1440)
 _HEIGHT: Final = 800
 
-# This script gives every amount twelve digits, and every customer and merchant a long name.
+# This script gives every amount twelve digits, every customer and merchant a long name, and every
+# email address a length that fits in one line of a phone.
 _STRETCH: Final = r"""() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
@@ -15,26 +19,35 @@ _STRETCH: Final = r"""() => {
     if (text.parentElement.closest('script, style, svg, textarea, code, pre, option')) continue;
     text.data = text.data
       .replace(/(?<![\d.=+])\d[\d,]*\.\d\d(?![\d%.])/g, '1,234,567,890.12')
-      .replace(/Harbour Books|Ada Example/g, '$& of Saint-Rémy-de-Provence Ltd');
+      .replace(/Harbour Books|Ada Example/g, '$& of Saint-Rémy-de-Provence Ltd')
+      .replace(/[\w.+-]+@[\w.-]+\w/g, 'katherine.lang@harbour.example');
   }
 }"""
 
-# Returns by how many pixels the page is wider than its window, and the numbers that wrap.
+# Returns by how many pixels the page is wider than its window, and the numbers that wrap; from 390
+# pixels also the email addresses (except after the @) and names of events.
 _LAYOUT: Final = r"""() => {
   const root = document.documentElement, broken = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const text = walker.currentNode, parent = text.parentElement;
-    if (!parent.checkVisibility()) continue;
-    if (parent.closest('code, pre, svg, option, bdi')) continue;
-    const numbers = /(?<![\w@/.=+…-])[^\s\w…]{0,2}\d[\d,.]*\d(?![\w@/-])/g;
-    for (const match of text.data.matchAll(numbers)) {
+  const find = (text, pattern) => {
+    for (const match of text.data.matchAll(pattern)) {
       const range = document.createRange();
       range.setStart(text, match.index);
       range.setEnd(text, match.index + match[0].length);
       const lines = new Set([...range.getClientRects()].map(box => Math.round(box.top)));
-      if (lines.size > 1) broken.push(`${match[0]} in ${parent.outerHTML.slice(0, 80)}`);
+      if (lines.size > 1)
+        broken.push(`${match[0]} in ${text.parentElement.outerHTML.slice(0, 80)}`);
     }
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode, parent = text.parentElement;
+    if (!parent.checkVisibility()) continue;
+    if (parent.closest('pre, svg, option')) continue;
+    const words = /[^\s@,;:()<>]+(?=@)|@[^\s@,;:()<>]+|\b[a-z_]+(?:\.[a-z_]+)+\b/g;
+    if (innerWidth >= 390) find(text, words);
+    if (parent.closest('code, bdi')) continue;
+    const numbers = /(?<![\w@/.=+…-])[^\s\w…]{0,2}\d[\d,.]*\d(?![\w@/-])/g;
+    find(text, numbers);
   }
   const wider = Math.max(0, root.scrollWidth - root.clientWidth);
   return wider || broken.length ? { wider, broken: [...new Set(broken)].slice(0, 3) } : null;

@@ -22,6 +22,28 @@ def test_developers_see_which_first_steps_are_done(shop: Shop) -> None:
     assert "Send a test event Done" not in text
 
 
+def test_a_test_event_is_done_only_when_a_server_accepted_a_delivery(shop: Shop) -> None:
+    server = shop.api_server
+    developer = create_person(server, shop.id, "developer")
+    path = f"/dashboard/{shop.id}/developers"
+    endpoint_id = shop.create_endpoint()["id"]
+    shop.create_paid_order()
+    text = text_of(developer.get(path))
+    assert "Send a test event Done" not in text
+    assert "Failing" not in text
+    deliveries = (
+        "update webhook_deliveries set attempts = 1, status = $2,"
+        " try_at = case when $2 = 'PENDING' then created_at end where merchant_id = $1"
+    )
+    for status, state in (("PENDING", "Failing"), ("FAILED", "Failing"), ("SUCCEEDED", "Done")):
+        server.sql(deliveries, shop.id, status)
+        page = developer.get(path)
+        text = text_of(page)
+        assert ("Failing The last delivery failed." in text) == (state == "Failing"), status
+        assert ("Send a test event Done" in text) == (state == "Done"), status
+        assert f'href="{path}/webhooks/{endpoint_id}"' in page.text
+
+
 def test_support_sees_no_step_of_a_page_that_it_may_not_open(shop: Shop) -> None:
     support = create_person(shop.api_server, shop.id, "support")
     text = text_of(support.get(f"/dashboard/{shop.id}/developers"))

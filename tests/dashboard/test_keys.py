@@ -130,8 +130,8 @@ def test_a_read_only_key_has_each_scope_that_the_person_may_give_and_that_only_r
         assert sorted(row["scopes"]) == sorted(reading)
         assert len(reading) > 1
         page = text_of(person.get(page_path(shop)))
-        assert f"{row['hint']} · Read only" in page
-        assert "Permissions: " not in page
+        assert f"{row['hint']} Read only" in page
+        assert " permissions" not in page
         page = text_of(person.get(page_path(shop, row["id"])))
         what = "everything, without changes" if role == "owner" else "everything that you may read"
         assert f"Permissions Read only: {what} " in page
@@ -145,7 +145,7 @@ def test_a_key_that_reads_less_or_changes_something_is_not_called_read_only(shop
         read_secret(owner.post(page_path(shop), form))
         (row,) = (row for row in key_rows(shop) if row["name"] == name)
         page = text_of(owner.get(page_path(shop)))
-        assert f"{row['hint']} · Permissions: {len(scopes)}" in page
+        assert f"{row['hint']} {len(scopes)} permissions" in page
         assert "Read only:" not in text_of(owner.get(page_path(shop, row["id"])))
 
 
@@ -165,6 +165,14 @@ def test_a_wrong_confirmation_is_refused_before_the_password_is_asked_for(
     proved = {"revoke": shop.key[-4:], "proof_password": PASSWORD}
     assert owner.post(f"{path}/revoke", proved).status_code == 303
     assert request_status(shop, shop.key) == 401
+
+
+def test_the_form_of_a_new_key_is_complete_once_it_has_a_name(shop: Shop) -> None:
+    for role, access in (("owner", "all"), ("developer", "read")):
+        person = create_person(shop.api_server, shop.id, role)
+        page = person.get(page_path(shop)).text
+        assert re.findall(r'name="access" value="(\w+)" checked', page) == [access]
+        read_secret(person.post(page_path(shop), {"name": role, "access": access}))
 
 
 def test_each_field_of_a_key_shows_its_error_and_keeps_its_input(shop: Shop) -> None:
@@ -232,6 +240,7 @@ def test_a_replaced_or_revoked_key_is_invalid_at_once(shop: Shop) -> None:
     assert new_key == repeated_key
     line = f"Requests with the old key {row['hint']} are refused from now on."
     assert all(line in text_of(page).translate(ISOLATES) for page in replaced)
+    assert all("<h1><bdi>Shop</bdi></h1>" in page.text for page in replaced)  # not the list
     assert [request_status(shop, key) for key in (old_key, new_key)] == [401, 200]
     conflict = owner.post(f"{path}/regenerate", {"replace": old_key[-4:]})
     assert conflict.status_code == 409

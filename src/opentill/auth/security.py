@@ -41,8 +41,14 @@ async def _render(
 
 
 async def _security(
-    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None, wait: str = ""
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    wait: str = "",
+    *,
+    name: str | None = None,
 ) -> Response:
+    """Show the settings; ``name`` is the entry of the form that changes the person's name."""
     async with request.app.db.connection() as tx:
         security = await people.security_of(tx, request.login, request.now)
     return await _render(
@@ -53,47 +59,74 @@ async def _security(
         security=security,
         errors=errors or {},
         wait=wait,
+        name=request.login.name if name is None else name,
     )
 
 
-async def change_password(request: PageRequest) -> Response:
-    """Set a new password; the form must contain the current one too."""
-    form = await request.form()
+async def change_name(request: PageRequest) -> Response:
+    """Change the name that colleagues see."""
+    name = (await request.form()).get("name", "")
     try:
-        proof = await people.change_password(
-            request.app.db,
-            request.login,
-            request.credentials(form.get("current", ""), form.get("code", "")),
-            form.get("password", ""),
-            request.app.settings.secret_key,
-            request.now,
+        await request.app.db.run(
+            lambda tx: people.change_name(tx, request.login, name, request.now)
         )
+    except Invalid:
+        error = N_("Enter your name, at most 200 characters")
+        return await _security(request, 400, {"name": error}, name=name)
+    return render.see_other(request, f"{PLACE}?done=name")
+
+
+async def change_password(request: PageRequest) -> Response:
+    """Set a new password; the form must contain the current one too.
+
+    The errors of both passwords are shown at once, unless that would use up a one-time code.
+    """
+    form = await request.form()
+    credentials = request.credentials(form.get("current", ""), form.get("code", ""))
+    new, key = form.get("password", ""), request.app.settings.secret_key
+    errors: dict[str, str] = {}
+    status, wait = 400, ""
+    try:
+        people.check_password("password", new, request.login.email, request.login.name)
     except Invalid as problem:
-        common = "common" in (problem.reason or "")
-        error = (
-            N_(
-                "This password is easily guessed. Choose one that is not "
-                "common and not made of your name or address"
+        errors["password"] = _password_error(problem)
+    if errors and credentials.code:
+        return await _security(request, status, errors)
+    try:
+        if errors:
+            proof = await people.prove_for_password(
+                request.app.db, request.login, credentials, key, request.now
             )
-            if common
-            else N_("Choose a password of 12 to 256 characters")
-        )
-        return await _security(request, 400, {"password": error})
+        else:
+            proof = await people.change_password(
+                request.app.db, request.login, credentials, new, key, request.now
+            )
     except people.WrongCredentials:
         async with request.app.db.connection() as tx:
             security = await people.security_of(tx, request.login, request.now)
-        return await _security(request, 403, {"current": wrong_credentials(security)})
+        status, errors = 403, {"current": wrong_credentials(security), **errors}
     except TooManyRequests as problem:
         wait = request.localizer.duration(problem.retry_after_s * 1000)
-        return await _security(
-            request, 429, {"current": N_("There were too many attempts. Try again in {wait}")}, wait
-        )
-    settings = request.app.settings
-    request.new_cookies += [
-        login_cookies.logged_in(settings, proof.token),
-        login_cookies.remember_person(settings, request.headers, proof.person),
-    ]
+        too_many = N_("There were too many attempts. Try again in {wait}")
+        status, errors = 429, {"current": too_many, **errors}
+    else:
+        settings = request.app.settings
+        request.new_cookies += [
+            login_cookies.logged_in(settings, proof.token),
+            login_cookies.remember_person(settings, request.headers, proof.person),
+        ]
+    if errors:
+        return await _security(request, status, errors, wait)
     return render.see_other(request, f"{PLACE}?done=password")
+
+
+def _password_error(problem: Invalid) -> str:
+    if "common" in (problem.reason or ""):
+        return N_(
+            "This password is easily guessed. Choose one that is not "
+            "common and not made of your name or address"
+        )
+    return N_("Choose a password of 12 to 256 characters")
 
 
 async def confirm(request: PageRequest) -> Response:
@@ -163,7 +196,9 @@ async def confirm_totp(request: PageRequest) -> Response:
         )
     except Invalid:
         return await _totp(
-            request, 400, {"code": N_("Enter the code that the authenticator shows now")}
+            request,
+            400,
+            {"code": N_("This code is wrong. Enter the code that the authenticator shows now")},
         )
     return await _codes(request, codes)
 
@@ -283,6 +318,7 @@ async def end_login(request: PageRequest) -> Response:
 pages: Final = (
     Page("GET", PLACE, "a person", show, enrolls=True),
     Page("POST", f"{PLACE}/confirm", "a person", confirm, proof=True),
+    Page("POST", f"{PLACE}/name", "a person", change_name, fields=("name",)),
     Page("POST", f"{PLACE}/password", "a person", change_password),
     Page("POST", f"{PLACE}/language", "a person", change_language, fields=("language",)),
     Page("GET", f"{PLACE}/authenticator", "a person", show_totp, enrolls=True),

@@ -107,6 +107,7 @@ ACTION: Final[Mapping[str, str]] = {
     "people passkey add": N_("Passkey added"),
     "people passkey remove": N_("Passkey removed"),
     "people password": N_("Password changed"),
+    "people rename": N_("Person renamed"),
     "people recovery codes": N_("Recovery codes created"),
     "people remove": N_("Person removed"),
     "people reset": N_("Password reset link created"),

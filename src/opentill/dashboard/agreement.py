@@ -29,7 +29,9 @@ async def _render_agreement(
         merchant = await merchants.find(tx, request.merchant_id)
         acceptances = await agreement.acceptances(tx, request.merchant_id)
     by_version = {row.agreement_version: row for row in acceptances}
-    content, contents = with_contents(markdown(document.markdown_content, below=1), level=3)
+    content, contents = with_contents(
+        markdown(document.markdown_content, below=1, curly_quotes=True), level=3
+    )
     return render.page(
         request,
         "agreement.html",

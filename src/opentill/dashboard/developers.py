@@ -1,14 +1,17 @@
 """The start page for developers: the API's address and the first tasks with it."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from starlette.responses import Response
 
 from opentill import merchants, orders, webhooks
+from opentill.db.database import Tx
 from opentill.portal import render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
+from opentill.webhooks import DeliveryAttempt, Endpoint
 
 PLACE: Final = f"{DASHBOARD_PATH}/developers"
 
@@ -19,8 +22,9 @@ async def show(request: PageRequest) -> Response:
     A task is None if the person may not see its page.
     """
     merchant_id, access = request.merchant_id, request.access
-    keys = endpoints = tested = None
-    endpoint_id = ""
+    keys = endpoints = None
+    endpoint_id = delivery = ""
+    attempt: DeliveryAttempt | None = None
     async with request.app.db.connection() as tx:
         if access.may("keys.read"):
             stored_keys = await merchants.keys(tx, merchant_id)
@@ -29,7 +33,10 @@ async def show(request: PageRequest) -> Response:
             stored_endpoints = await webhooks.search(tx, merchant_id)
             endpoints = bool(stored_endpoints)
             endpoint_id = stored_endpoints[0].id if endpoints else ""
-            tested = bool(await webhooks.find_activity(tx, merchant_id))
+            delivery, tried = await _last_delivery(tx, merchant_id, stored_endpoints)
+            if tried is not None:
+                endpoint_id = tried.id
+                attempt = await _last_attempt(tx, tried)
         sessions = bool(await orders.list_newest(tx, merchant_id, 1))
     api_url = f"{request.app.settings.public_url}/v1"
     return render.page(
@@ -41,8 +48,36 @@ async def show(request: PageRequest) -> Response:
         sessions=sessions,
         endpoints=endpoints,
         endpoint_id=endpoint_id,
-        tested=tested,
+        delivery=delivery,
+        attempt=attempt,
     )
+
+
+async def _last_delivery(
+    tx: Tx, merchant_id: str, endpoints: Sequence[Endpoint]
+) -> tuple[str, Endpoint | None]:
+    """Return how the newest delivery of any endpoint stands, and its endpoint.
+
+    A 2xx at one endpoint is enough for SUCCEEDED. Otherwise it is FAILED, also while it is
+    repeated, PENDING before the first attempt, and "" without any delivery.
+    """
+    activity = await webhooks.find_activity(tx, merchant_id)
+    by_state = {
+        activity[endpoint.id].last_state: endpoint
+        for endpoint in endpoints
+        if endpoint.id in activity
+    }
+    for state in ("SUCCEEDED", "FAILED", "RETRYING", "PENDING"):
+        if state in by_state:
+            return "FAILED" if state == "RETRYING" else state, by_state[state]
+    return "", None
+
+
+async def _last_attempt(tx: Tx, endpoint: Endpoint) -> DeliveryAttempt | None:
+    """Return the newest attempt of an endpoint's newest delivery."""
+    deliveries = await webhooks.list_latest_deliveries(tx, endpoint, None, 1)
+    attempts = deliveries[0][1] if deliveries else []
+    return attempts[-1] if attempts else None
 
 
 def _example(api_url: str) -> str:
@@ -50,7 +85,8 @@ def _example(api_url: str) -> str:
     body = '{"item": {"name": "Tea, 100 g", "price": "9.99", "currency": "USD"}}'
     return (
         f"curl {api_url}/checkouts \\\n"
-        "  -H 'x-api-key: YOUR_KEY' -H 'content-type: application/json' \\\n"
+        "  -H 'x-api-key: YOUR_KEY' \\\n"
+        "  -H 'content-type: application/json' \\\n"
         f"  -d '{body}'"
     )
 

@@ -90,8 +90,6 @@ async def enable(request: PageRequest) -> Response:
 
 async def rotate(request: PageRequest) -> Response:
     """Replace the key at once, and show the new one once."""
-    if error := await _confirmation_error(request, "rotate"):
-        return await _render_epay(request, 400, error, entries=await request.form())
     actor = people.actor_of(request.login, _REASON)
 
     async def work(tx: Tx) -> NewCredentials:
@@ -120,8 +118,6 @@ async def _create(
 
 async def disable(request: PageRequest) -> Response:
     """Disable the Epay API. Idempotent."""
-    if error := await _confirmation_error(request, "disable"):
-        return await _render_epay(request, 400, error, entries=await request.form())
     actor = people.actor_of(request.login, _REASON)
 
     async def work(tx: Tx) -> None:
@@ -134,8 +130,8 @@ async def disable(request: PageRequest) -> Response:
     return _redirect_to_epay(request, done="disabled")
 
 
-async def _confirmation_error(request: PageRequest, field: str) -> dict[str, str]:
-    """Check that a field repeats the merchant's pid; return its error, {} if it does.
+async def _check_confirmation(request: PageRequest, field: str) -> Response | None:
+    """Check that a form's ``field`` repeats the merchant's pid; return the page with its error.
 
     Raises NotFound if the merchant has no pid.
     """
@@ -143,8 +139,19 @@ async def _confirmation_error(request: PageRequest, field: str) -> dict[str, str
     async with request.app.db.connection() as tx:
         credentials = await epay.find(tx, request.merchant_id)
     if form.get(field, "").strip() == str(credentials.pid):
-        return {}
-    return {field: N_("Enter the pid of these credentials")}
+        return None
+    error = N_("Enter the pid of these credentials")
+    return await _render_epay(request, 400, {field: error}, entries=form)
+
+
+async def check_rotation(request: PageRequest) -> Response | None:
+    """Check that the person has confirmed that the key is replaced."""
+    return await _check_confirmation(request, "rotate")
+
+
+async def check_disabling(request: PageRequest) -> Response | None:
+    """Check that the person has confirmed that Epay is disabled."""
+    return await _check_confirmation(request, "disable")
 
 
 async def resend(request: PageRequest) -> Response:
@@ -178,6 +185,7 @@ pages: Final = (
         "epay.manage",
         rotate,
         fields=("rotate",),
+        check=check_rotation,
         proves=N_("Replace the Epay key"),
     ),
     Page(
@@ -186,6 +194,7 @@ pages: Final = (
         "epay.manage",
         disable,
         fields=("disable",),
+        check=check_disabling,
         proves=N_("Disable Epay"),
     ),
     Page("POST", f"{_PLACE}/resend", "events.resend", resend, fields=("order",)),

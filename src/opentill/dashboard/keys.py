@@ -49,9 +49,8 @@ async def _render_list(
     *,
     entries: dict[str, str] | None = None,
     new: NewKey | None = None,
-    replaced: Key | None = None,
 ) -> Response:
-    """Show the list, with the entries of its form or with a new key and the one it replaced."""
+    """Show the list, with the entries of its form or with a new key."""
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         keys = await merchants.keys(tx, request.merchant_id)
@@ -80,7 +79,6 @@ async def _render_list(
         grants=_group_scopes(key_scopes.grantable_scopes(role)) if role else [],
         unrestricted=role is not None and key_scopes.may_give(role, None),
         new=new,
-        replaced=replaced,
         form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
@@ -156,11 +154,12 @@ async def show_one(request: PageRequest) -> Response:
     return await _render_key(request, await _find_key(request))
 
 
-async def _find_key(request: PageRequest) -> Key:
-    """Return the key in the path. Raises NotFound if it is not the merchant's."""
+async def _find_key(request: PageRequest, key_id: str | None = None) -> Key:
+    """Return a key, by default the one in the path. Raises NotFound if it is not the merchant's."""
+    key_id = key_id or request.ids["key"]
     async with request.app.db.connection() as tx:
         keys = await merchants.keys(tx, request.merchant_id)
-    return or_not_found(next((key for key in keys if key.id == request.ids["key"]), None))
+    return or_not_found(next((key for key in keys if key.id == key_id), None))
 
 
 async def _render_key(
@@ -169,7 +168,11 @@ async def _render_key(
     status: int = 200,
     errors: dict[str, str] | None = None,
     entries: dict[str, str] | None = None,
+    *,
+    new: NewKey | None = None,
+    replaced: Key | None = None,
 ) -> Response:
+    """Show a key; ``new`` is its secret if it was just created in place of the key ``replaced``."""
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         creator = await people.email_of(tx, key.made_by)
@@ -178,6 +181,9 @@ async def _render_key(
         request,
         "key.html",
         status,
+        scripts=True,
+        new=new,
+        replaced=replaced,
         zone=ZoneInfo(merchant.time_zone),
         format_end=partial(page_helpers.format_end, request, zone=ZoneInfo(merchant.time_zone)),
         key=key,
@@ -264,7 +270,8 @@ async def regenerate(request: PageRequest) -> Response:
             409,
             {"key": N_("This key is not valid any more, so it was not replaced")},
         )
-    return await _render_list(request, new=new, replaced=key)
+    new_row = await _find_key(request, new.id)
+    return await _render_key(request, new_row, new=new, replaced=key)
 
 
 async def revoke(request: PageRequest) -> Response:

@@ -335,16 +335,20 @@ PRODUCT_STATUS: Final = {
     "ARCHIVED": N_("Archived"),
 }
 PROFILE_ERROR: Final = {
-    "display_name": N_("Enter a name of at most 80 characters, or none"),
-    "accent_color": N_("Enter a color of six hexadecimal digits such as #0d5c49, or none"),
-    "support_email": N_("Enter an email address such as help@example.com, or none"),
-    "support_url": N_("Enter an address such as https://example.com/help, or none"),
-    "terms_url": N_("Enter an address such as https://example.com/terms, or none"),
+    "display_name": N_("Enter a name of at most 80 characters, or leave it empty"),
+    "accent_color": N_(
+        "Enter a color of six hexadecimal digits such as #0d5c49, or leave it empty"
+    ),
+    "support_email": N_("Enter an email address such as help@example.com, or leave it empty"),
+    "support_url": N_("Enter an address such as https://example.com/help, or leave it empty"),
+    "terms_url": N_("Enter an address such as https://example.com/terms, or leave it empty"),
     "time_zone": N_("Choose a time zone from the list, such as Europe/Berlin"),
-    "legal_name": N_("Enter a name of at most 120 characters, or none"),
-    "legal_address": N_("Enter an address of at most six lines of 60 characters, or none"),
-    "tax_number": N_("Enter a tax number of at most 40 characters, or none"),
-    "tax_rate": N_("Enter a percentage from 0 to below 100 such as 19 or 8.875, or none"),
+    "legal_name": N_("Enter a name of at most 120 characters, or leave it empty"),
+    "legal_address": N_(
+        "Enter an address of at most six lines of 60 characters, or leave it empty"
+    ),
+    "tax_number": N_("Enter a tax number of at most 40 characters, or leave it empty"),
+    "tax_rate": N_("Enter a percentage from 0 to below 100 such as 19 or 8.875, or leave it empty"),
 }
 PROFILE_FIELD: Final = {
     "display_name": N_("Name shown to customers"),

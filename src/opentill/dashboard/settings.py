@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import cache, partial
 from typing import Final
-from zoneinfo import available_timezones
+from zoneinfo import ZoneInfo, available_timezones
 
 from starlette.responses import Response
 
@@ -87,6 +87,8 @@ async def _render_settings(
         fees=terms_texts.describe_fees(request.localizer, merchant),
         terms=list(terms_texts.describe_terms(request.localizer, merchant)),
         zones=_zone_names(),
+        zone_time=request.localizer.moment_in(request.now, ZoneInfo(merchant.time_zone)),
+        saved="" if errors else request.query.get("saved", ""),
         errors=errors or {},
         scripts=request.access.may("settings.manage"),
     )
@@ -166,7 +168,7 @@ async def save(request: PageRequest, fields: Sequence[str]) -> Response:
         )
     except merchants.Stale:
         return await _render_settings(request, 409, {"profile": _STALE}, entries)
-    return _redirect(request)
+    return _redirect(request, _SECTION_OF_FIELD[fields[0]])
 
 
 async def _is_untouched(request: PageRequest, color: str) -> bool:
@@ -201,7 +203,7 @@ async def save_logo(request: PageRequest) -> Response:
         return await _render_settings(request, 400, {"logo": LOGO_ERROR[problem.why]})
     except merchants.Stale:
         return await _render_settings(request, 409, {"logo": LOGO_ERROR["stale"]})
-    return _redirect(request)
+    return _redirect(request, "brand-title")
 
 
 async def remove_logo(request: PageRequest) -> Response:
@@ -215,13 +217,22 @@ async def remove_logo(request: PageRequest) -> Response:
         )
     except merchants.Stale:
         return await _render_settings(request, 409, {"logo": LOGO_ERROR["stale"]})
-    return _redirect(request)
+    return _redirect(request, "brand-title")
 
 
-def _redirect(request: PageRequest) -> Response:
-    return page_helpers.redirect(request, "settings", saved="1")
+def _redirect(request: PageRequest, section: str) -> Response:
+    """Return to the section that was saved, which says so."""
+    path = f"/dashboard/{request.merchant_id}/settings"
+    return render.see_other(request, f"{path}?saved={section}#{section}")
 
 
+# The ids of the sections that have forms, by the first field of each form.
+_SECTION_OF_FIELD: Final = {
+    "display_name": "profile",
+    "accent_color": "brand-title",
+    "time_zone": "zone-title",
+    "legal_name": "seller-title",
+}
 # The forms of the page by the end of their path, with the fields of the profile that they change.
 _FORMS: Final[Mapping[str, Sequence[str]]] = {
     "profile": ("display_name", "support_email", "support_url", "terms_url"),

@@ -71,7 +71,7 @@ def _describe(
     example = localizer.gettext(
         N_("{fee} of a payment of {amount}"),
         fee=localizer.amount(Money(priced.fee_minor, currency)),
-        amount=localizer.amount_with_code(Money(minor, currency)),
+        amount=localizer.amount(Money(minor, currency)),
     )
     return FeeText(payments, charge, example)
 

@@ -36,7 +36,7 @@ async def front_page(request: Request) -> Response:
 async def agreement_page(request: Request) -> Response:
     """Show the merchant services agreement (its ``documentUrl``)."""
     current = agreement.current(context.app_of(request.scope).settings)
-    content, contents = with_contents(markdown(current.markdown_content))
+    content, contents = with_contents(markdown(current.markdown_content, curly_quotes=True))
     title, end, text = content.partition("</h1>")
     values = {
         "agreement": current,

@@ -47,7 +47,14 @@ from opentill.people.model import (
 )
 from opentill.people.moved_clock import postpone_links, shorten_links
 from opentill.people.new_passwords import FactorNeeded, NewPassword, choose_password
+from opentill.people.own_account import (
+    change_language,
+    change_name,
+    change_password,
+    prove_for_password,
+)
 from opentill.people.passkeys import Site
+from opentill.people.passwords import check as check_password
 from opentill.people.permissions import (
     MERCHANT_ROLES,
     NEED_PROOF,
@@ -67,8 +74,6 @@ from opentill.people.service import (
     accept,
     accept_after_reset,
     all_members_and_staff,
-    change_language,
-    change_password,
     change_role,
     email_of,
     find_by_email,
@@ -140,9 +145,11 @@ __all__ = [
     "begin",
     "begin_for_commands",
     "change_language",
+    "change_name",
     "change_password",
     "change_role",
     "change_staff_role",
+    "check_password",
     "check_second",
     "choose_password",
     "colleagues",
@@ -181,6 +188,7 @@ __all__ = [
     "postpone_links",
     "prove",
     "prove_code",
+    "prove_for_password",
     "prune",
     "read_link",
     "remove",

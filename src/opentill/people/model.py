@@ -24,6 +24,7 @@ LinkKind = Literal["INVITATION", "RESET"]
 ShownTo = Literal["nobody", "operator", "member"]
 ResetKind = Literal["LOST", "PASSWORD"]  # why a person's second factors are removed
 TokenUse = Literal["browser", "command"]  # whether a browser or the command line has the token
+LONGEST_NAME: Final = 200  # of a person
 
 
 class Browser(msgspec.Struct, frozen=True):

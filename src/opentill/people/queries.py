@@ -38,8 +38,7 @@ BY_EMAIL = Query(Person, "select * from persons where email = :email")
 LOCKED = Query(Person, "select * from persons where id = :id for no key update")
 SET_PASSWORD = Command("update persons set password = :password, updated_at = :now where id = :id")
 RENEW_PASSWORD = Command("update persons set password = :password where id = :id")
-# Sets a new password and removes the authenticator. `service.accept_after_reset` also removes
-# passkeys, recovery codes and logins.
+# Removes the authenticator too. `service.accept_after_reset` also ends factors and logins.
 SET_ANEW = Command(
     """
     update persons set name = :name, password = :password, totp_secret = null, totp_pending = null,
@@ -47,6 +46,7 @@ SET_ANEW = Command(
     where id = :id
     """,
 )
+SET_NAME = Command("update persons set name = :name, updated_at = :now where id = :id")
 SET_LANGUAGE = Command("update persons set language = :language, updated_at = :now where id = :id")
 
 # ── second factor ──

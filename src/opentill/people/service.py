@@ -14,8 +14,9 @@ from opentill.http import inputs
 from opentill.merchants import Actor, Key
 from opentill.people import key_scopes, logins, lost_factors, passwords, queries
 from opentill.people.lifetimes import LINK_MS
-from opentill.people.logins import Credentials, NewLogin, normalize_email
+from opentill.people.logins import NewLogin, normalize_email
 from opentill.people.model import (
+    LONGEST_NAME,
     Browser,
     Link,
     LinkKind,
@@ -31,9 +32,7 @@ from opentill.people.model import (
 )
 from opentill.people.passwords import COST, Cost
 from opentill.people.permissions import MerchantRole, StaffRole
-from opentill.people.second_factor import actor_of, lock_for_change
-
-_LONGEST_NAME = 200
+from opentill.people.second_factor import lock_for_change
 
 
 class _Place(NamedTuple):
@@ -154,7 +153,7 @@ async def join(
         link, person = await read_link(tx, token, now)
         if link.kind != "INVITATION":
             raise NotFound
-        name = inputs.check_name("name", name, _LONGEST_NAME)
+        name = inputs.check_name("name", name, LONGEST_NAME)
         passwords.check("password", password, link.email, name)
         if person is not None and not await _can_reset_by_link(tx, link, person):
             raise NotFound
@@ -221,7 +220,7 @@ async def accept_after_reset(  # noqa: PLR0913 - the fields of the form and its 
         link, person = await read_link(tx, token, now)
     if link.kind != "INVITATION" or person is None:
         raise NotFound
-    name = inputs.check_name("name", name, _LONGEST_NAME)
+    name = inputs.check_name("name", name, LONGEST_NAME)
     passwords.check("password", password, link.email, name)
     password_hash = await passwords.hash_password(password, cost, who=link.email)
     person_id = person.id
@@ -376,38 +375,6 @@ async def withdraw(tx: Tx, merchant_id: str, link_id: str, now: int, *, actor: A
     link = or_not_found(await queries.WITHDRAW.first(tx, merchant_id=merchant_id, id=link_id))
     subject = f"{link.id} {link.email}"
     await merchants.record_audit(tx, actor, "people withdraw", merchant_id, subject, now)
-
-
-async def change_password(
-    db: Db, login: Login, credentials: Credentials, new: str, secret_key: str, now: int
-) -> logins.Proof:
-    """Set a new password, end all other logins and give this one a new token.
-
-    ``credentials`` has the current password. A second factor counts as proved for ten minutes.
-    Raises TooManyRequests, WrongCredentials and Invalid.
-    """
-    passwords.check("password", new, login.email, login.name)
-    is_factor_proved = login.strong and login.is_proved(now) and not credentials.code
-    proof = await logins.prove(
-        db, login, credentials, secret_key, now, factor_proved=is_factor_proved
-    )
-    password_hash = await passwords.hash_password(new, who=login.email)
-
-    async def work(tx: Tx) -> None:
-        await logins.lock_unchanged(tx, proof.person)
-        await queries.SET_PASSWORD.run(tx, id=login.person_id, password=password_hash, now=now)
-        await logins.end_other_logins(tx, login)
-        actor = actor_of(login, "on the page about security")
-        await merchants.record_audit(tx, actor, "people password", "", login.person_id, now)
-
-    await db.run(work)
-    person = msgspec.structs.replace(proof.person, password=password_hash)
-    return logins.Proof(person, proof.token)
-
-
-async def change_language(tx: Tx, login: Login, language: Language, now: int) -> None:
-    """Set the language in which the person of a login gets mails that concern only them."""
-    await queries.SET_LANGUAGE.run(tx, id=login.person_id, language=language, now=now)
 
 
 async def language_of(tx: Tx, who: str) -> Language:

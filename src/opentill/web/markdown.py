@@ -12,10 +12,19 @@ _HEADING: Final = re.compile("<(/?)h([1-6])>")
 _TAG: Final = re.compile(r"<[^>]*>")
 _RENDERER: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
 
+_WITH_CURLY_QUOTES: Final = (
+    MarkdownIt("commonmark", {"html": False, "typographer": True})
+    .enable("table")
+    .enable("smartquotes")
+)
 
-def markdown(text: str, below: int = 0) -> Markup:
-    """Render a text in Markdown; heading levels are increased by ``below``."""
-    html = _RENDERER.render(text)
+
+def markdown(text: str, below: int = 0, *, curly_quotes: bool = False) -> Markup:
+    """Render a text in Markdown; heading levels are increased by ``below``.
+
+    With ``curly_quotes``, straight quotes and apostrophes are shown as curly ones.
+    """
+    html = (_WITH_CURLY_QUOTES if curly_quotes else _RENDERER).render(text)
     if below:
         html = _HEADING.sub(lambda tag: f"<{tag[1]}h{min(int(tag[2]) + below, 6)}>", html)
     return Markup(html)  # noqa: S704 - the renderer escapes
