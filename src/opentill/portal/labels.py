@@ -73,7 +73,6 @@ _KEEP_SECRET: Final = N_(
     "the card’s owner."
 )
 _TRY_AGAIN: Final = N_("Trying again in a few minutes usually helps.")
-# What the merchant can do about a decline.
 DECLINE_ADVICE: Final = {
     "declined": _ASK_THE_BANK,
     "insufficient_funds": _OTHER_CARD,
