@@ -210,3 +210,20 @@ def test_the_timeline_offers_no_event_to_an_endpoint_that_was_created_later(shop
     (event,) = shop.data("GET", "/v1/events", params={"type": "order.paid"})["items"]
     page = developer.get(f"/dashboard/{shop.id}/developers/events/{event['id']}").text
     assert "Not sent: the endpoint is newer" in page
+
+
+def test_the_fee_of_a_refunded_payment_is_one_movement_with_plain_words(shop: Shop) -> None:
+    order_id = shop.create_paid_order()["id"]
+    refund = shop.refund(order_id)
+    shop.report_refund(refund["id"])
+
+    async def carry_over(tx: Tx) -> None:
+        await world.settle_order(tx, await orders.find(tx, shop.id, order_id), now_ms())
+
+    shop.api_server.tx(carry_over)
+    page = create_person(shop.api_server, shop.id, "owner").get(page_path(shop, order_id))
+    assert "Fee of $0.40 taken from the available balance" in timeline_titles(page)
+    rows = ledger_rows(page)
+    assert [row for row in rows if "Released" in row or "Held for refund or dispute" in row] == []
+    (fee,) = [row for row in rows if row.startswith("Fee taken from the available balance")]
+    assert "$0.40 from Available to Pending $0.00" in fee
