@@ -9,6 +9,7 @@ import time
 from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
+import asyncpg
 import msgspec
 
 from opentill import merchants
@@ -126,7 +127,10 @@ async def add(
         priority=new.priority,
         weight=new.weight,
     )
-    await queries.INSERT.run(tx, row, now=now)
+    try:
+        await queries.INSERT.run(tx, row, now=now)
+    except asyncpg.UniqueViolationError:  # another account has got the label meanwhile
+        raise _label_taken(label) from None
     await _insert_limits(tx, account_id, terms.merge_limits((), new.limits, new.day_limits))
     for cost in new.costs:
         await queries.INSERT_COST.run(tx, cost, account_id=account_id)
@@ -137,7 +141,12 @@ async def add(
 
 async def _check_label_is_free(tx: Tx, label: str, except_id: str = "") -> None:
     if await queries.HAS_LABEL.get(tx, label=label, except_id=except_id):
-        raise Invalid("label", f"label must be one that no other account has: {label!r} is taken")
+        raise _label_taken(label)
+
+
+def _label_taken(label: str) -> Invalid:
+    reason = f"label must be one that no other account has: {label!r} is taken"
+    return Invalid("label", reason)
 
 
 async def _insert_limits(tx: Tx, account_id: str, rows: Iterable[LimitRow]) -> None:
@@ -203,7 +212,7 @@ async def change(
     for limit in limits:
         terms.check_limit(AmountLimit(limit.currency, limit.smallest_minor, limit.largest_minor))
     costs = {cost.currency: cost for cost in (*terms.costs_of(stored), *changes.costs)}
-    updated = await queries.UPDATE.run(
+    updating = queries.UPDATE.run(
         tx,
         id=account_id,
         revision=stored.revision,
@@ -219,8 +228,11 @@ async def change(
         break_minutes=changes.break_minutes or stored.break_minutes,
         now=now,
     )
-    if not updated:  # another change was faster
-        raise Contended
+    try:
+        if not await updating:  # another change was faster
+            raise Contended
+    except asyncpg.UniqueViolationError:  # another account has got the label meanwhile
+        raise _label_taken(label) from None
     await queries.DELETE_LIMITS.run(tx, account_id=account_id)
     await _insert_limits(tx, account_id, limits)
     await queries.DELETE_COSTS.run(tx, account_id=account_id)
