@@ -97,6 +97,17 @@ def test_an_account_is_changed_with_a_reason_and_what_is_not_given_stays(
         assert text in row["subject"]
 
 
+def test_the_account_of_the_environment_is_paused_and_resumed(opentill: Commands) -> None:
+    paused = opentill.json("gateways", "pause", "sandbox", *WHY)
+    assert (paused["id"], paused["status"]) == ("sandbox", "PAUSED")
+    listing = opentill.run("gateways", "list")
+    assert b"Paused of OPENTILL_GATEWAYS: sandbox." in listing.stdout + listing.stderr
+    assert opentill.json("gateways", "resume", "sandbox", *WHY)["status"] == "ACTIVE"
+    rows = [row for row in opentill.json("audit", "list") if row["action"].startswith("gateways")]
+    assert [row["action"] for row in reversed(rows)] == ["gateways pause", "gateways resume"]
+    assert "must be the id or the label" in opentill.refusal("gateways", "retire", "sandbox", *WHY)
+
+
 def test_credentials_that_the_provider_refuses_are_not_saved(
     opentill: Commands, bank: Bank, tmp_path: Path
 ) -> None:

@@ -134,7 +134,7 @@ EXPLAINED: Final = frozenset(
         "figures.brand_queries": "DIFFER RECOUNT DISPUTES_OF_ALL PAYMENTS_OF_ALL",
         "figures.gateway_queries": "DIFFER RECOUNT",
         "ledger.queries   ": "VIOLATED PASSES CHECKS",
-        "orders.payments.queries ": "LAST_REFUSED",
+        "orders.payments.queries ": "LAST_REFUSED LAST_PAID",
         "epay.queries  ": "FAILED_NOTICES PAID_TWICE",
         "merchants.queries  ": "SEARCH_AUDIT",
         "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",

@@ -83,6 +83,7 @@ TABLES: Final = {
     "orders": Table("orders", "merchant"),
     "passkey_challenges": Table("people", "shared", "about persons, or nobody yet"),
     "passkeys": Table("people", "shared", "about persons, found by the credential"),
+    "paused_gateways": Table("gateways", "shared", "about the whole deployment"),
     "payment_attempts": Table("orders", "merchant"),
     "payment_link_sales": Table("payment_links", "merchant"),
     "payment_link_uses": Table("payment_links", "merchant"),

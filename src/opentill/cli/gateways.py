@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from opentill.cli import gateway_explain, gateway_rules, gateway_terms, inputs, output, session
+from opentill.cli import (
+    environment_accounts,
+    gateway_explain,
+    gateway_rules,
+    gateway_terms,
+    inputs,
+    output,
+    session,
+)
 from opentill.cli.registration import acting, add_group
 
 if TYPE_CHECKING:
@@ -15,6 +23,7 @@ if TYPE_CHECKING:
     from opentill.db.database import Tx
     from opentill.gateways import Gateway
     from opentill.gateways.account import AccountStatus, GatewayAccount
+    from opentill.gateways.accounts import EnvironmentStatus
     from opentill.merchants import Actor
 
 _COLUMNS: Final = ("id", "label", "gateway", "status", "livemode", "methods", "priority", "weight")
@@ -35,6 +44,13 @@ _COLUMNS_OF_LISTS: Final = (
     "breakMinutes",
 )
 _NO_STDIN: Final = "-"
+_AnyAccount = Annotated[
+    str,
+    typer.Argument(
+        metavar="ACCOUNT",
+        help="The account's id or label, or a gateway of OPENTILL_GATEWAYS.",
+    ),
+]
 _Account = Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account's id or its label.")]
 _File = Annotated[
     Path | None,
@@ -110,7 +126,7 @@ def list_() -> output.Result:
     from opentill.gateways import accounts
     from opentill.orders.payments import day_limits
 
-    async def read(tx: "Tx") -> list[dict[str, Any]]:
+    async def read(tx: "Tx") -> tuple[list[dict[str, Any]], frozenset[str]]:
         listed = await accounts.list_accounts(tx)
         now = await session.now(tx)
         totals: dict[str, list[str]] = {}
@@ -119,10 +135,14 @@ def list_() -> output.Result:
                 f"{total.currency}:{money.show(total.sum_minor, total.currency)}/{total.payments}"
             )
             totals.setdefault(total.account_id, []).append(text)
-        return [_record(each) | {"dayTotals": totals.get(each.id, [])} for each in listed]
+        records = [_record(each) | {"dayTotals": totals.get(each.id, [])} for each in listed]
+        return records, await accounts.list_paused(tx)
 
-    rows = session.query(read)
-    return output.Result(rows, _COLUMNS, empty="no accounts but those of OPENTILL_GATEWAYS")
+    rows, paused = session.query(read)
+    note = f"Paused of OPENTILL_GATEWAYS: {', '.join(sorted(paused))}." if paused else ""
+    return output.Result(
+        rows, _COLUMNS, empty="no accounts but those of OPENTILL_GATEWAYS", note=note
+    )
 
 
 @acting(without_reason=inputs.NO_REASON)
@@ -261,15 +281,15 @@ def test(account: _Account) -> dict[str, Any]:
 
 
 @acting(without_reason=inputs.NO_REASON)
-def pause(account: _Account, *, actor: "Actor") -> dict[str, Any]:
+def pause(account: _AnyAccount, *, actor: "Actor") -> dict[str, Any]:
     """Let an account take no new payments, until it is resumed. Its payments and refunds go on."""
-    return _set_status(account, "PAUSED", actor)
+    return _pause_or_resume(account, "PAUSED", actor)
 
 
 @acting(without_reason=inputs.NO_REASON)
-def resume(account: _Account, *, actor: "Actor") -> dict[str, Any]:
+def resume(account: _AnyAccount, *, actor: "Actor") -> dict[str, Any]:
     """Let a paused account take payments again."""
-    return _set_status(account, "ACTIVE", actor)
+    return _pause_or_resume(account, "ACTIVE", actor)
 
 
 @acting(without_reason=inputs.NO_REASON)
@@ -316,6 +336,12 @@ async def _find(tx: "Tx", account: str) -> "GatewayAccount":
     except NotFound:
         reason = "account must be the id or the label of one: `opentill gateways list` shows them"
         raise Invalid("account", reason) from None
+
+
+def _pause_or_resume(account: str, status: "EnvironmentStatus", actor: "Actor") -> dict[str, Any]:
+    if account.strip() in session.settings().gateways:
+        return environment_accounts.set_status(account.strip(), status, actor)
+    return _set_status(account, status, actor)
 
 
 def _set_status(account: str, status: "AccountStatus", actor: "Actor") -> dict[str, Any]:

@@ -5,16 +5,20 @@ from typing import Final, Literal
 
 import msgspec
 
+from opentill import figures
 from opentill.core.money import Money
 from opentill.core.payment_methods import parse_methods
+from opentill.db.database import Tx
 from opentill.figures import GatewaySums
 from opentill.gateways import Gateways
 from opentill.gateways.account import GatewayAccount
 from opentill.gateways.accounts.terms import costs_of, limits_of
+from opentill.orders import jobs as order_jobs
 from opentill.orders.payments.model import DayTotal
 from opentill.portal.labels import PAYMENT_METHOD
 from opentill.web.language import Localizer
 
+_NEWEST: Final = 50  # attempts of each merchant among which the last payment is searched
 DAY_MS: Final = 86_400_000
 QUARTER_MS: Final = 900_000
 State = Literal["ACTIVE", "PAUSED", "RETIRED", "BROKEN", "UNREADABLE", "UNREACHABLE"]
@@ -64,6 +68,18 @@ def performance(sums: Sequence[GatewaySums], name: str) -> Performance:
     return Performance(payments, payments + sum(row.failed for row in rows))
 
 
+async def list_last_payments(tx: Tx, since: int) -> dict[str, int]:
+    """Return the time of each gateway's newest payment since a time, if any.
+
+    It is exact if the payment is among the newest of its merchant, and otherwise the beginning of
+    its quarter hour, which is how long figures keep times.
+    """
+    quarters = await figures.list_last_payments(tx, since)
+    exact = await order_jobs.list_last_paid(tx, _NEWEST)
+    times = {name: at for name, at in exact.items() if at >= since}
+    return times | {name: start for name, start in quarters.items() if start > times.get(name, 0)}
+
+
 def volumes(localizer: Localizer, sums: Sequence[GatewaySums], name: str) -> list[str]:
     """Return the volume of an account by currency, the currencies in order."""
     minor: dict[str, int] = {}
@@ -107,14 +123,14 @@ def limit_views(
     return views
 
 
-def methods_text(localizer: Localizer, account: GatewayAccount) -> str:
-    """Return what an account is used for, "" for all that its gateway takes."""
-    if not account.methods:
+def methods_text(localizer: Localizer, text: str) -> str:
+    """Return what an account is used for as pages write it, "" for all that its gateway takes."""
+    if not text:
         return ""
     try:
-        methods = parse_methods(account.methods)
+        methods = parse_methods(text)
     except ValueError:  # Epay's syntax with the server's own types
-        return account.methods
+        return text
     return ", ".join(
         localizer.gettext(PAYMENT_METHOD[method]) + (f" ({', '.join(codes)})" if codes else "")
         for method, codes in methods.items()

@@ -1,33 +1,27 @@
 """The page of a gateway account: state, terms, health, figures; and pause, resume and retire."""
 
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
-from opentill import figures, merchants, people, reconciliation
-from opentill.console import account_views, gateway_tests
-from opentill.console.account_views import DAY_MS, QUARTER_MS
-from opentill.console.gateway_accounts import LAST_PAYMENT_MS, PLACE
+from opentill import merchants, people
+from opentill.console import account_figures, account_views, gateway_tests
+from opentill.console.gateway_accounts import PLACE
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.gateways import Gateways, accounts
 from opentill.gateways.account import AccountStatus, GatewayAccount
 from opentill.gateways.accounts import service
-from opentill.orders import jobs as order_jobs
 from opentill.orders.payments import day_limits
 from opentill.portal import render
 from opentill.portal.model import Facts, Page
 from opentill.portal.request import PageRequest
-from opentill.web import charts, declines
 from opentill.web.translations import N_, NC_
 
 REASON: Final = "in the console"
-_RESPONSE_MS: Final = 15_000  # an attempt without an outcome counts as unanswered after this time
-_NEWEST: Final = 50  # the last refusal is searched among this many attempts of each merchant
-_MOST_DIFFERENCES: Final = 100  # open differences are counted up to this number
 _STATUSES: Final[dict[str, AccountStatus]] = {
     "ACTIVE": "ACTIVE",
     "PAUSED": "PAUSED",
@@ -56,18 +50,10 @@ async def show_page(
 ) -> Response:
     """Show the page of the account in the path, with errors of its forms."""
     now, localizer, gateways = request.now, request.localizer, request.app.gateways
-    until = now - now % QUARTER_MS + QUARTER_MS
     async with request.app.db.connection() as tx:
         account = await find_account(request, tx)
         totals = await day_limits.list_totals(tx, [account.id], now)
-        day = await figures.sum_by_gateway(tx, until - DAY_MS, until)
-        month = await figures.sum_by_gateway(tx, until - LAST_PAYMENT_MS, until)
-        last = await figures.list_last_payments(tx, until - LAST_PAYMENT_MS)
-        unanswered = await order_jobs.count_unanswered(tx, now - _RESPONSE_MS)
-        refusals = await order_jobs.list_last_refused(tx, _NEWEST)
-        differences = await reconciliation.list_differences(
-            tx, account.id, _MOST_DIFFERENCES, resolved=False
-        )
+        account_sums = await account_figures.read(tx, request, account.id)
         owner = [] if account.merchant_id is None else [account.merchant_id]
         names = await merchants.names(tx, owner)
         test = None
@@ -75,20 +61,6 @@ async def show_page(
             values = dict.fromkeys(gateway_tests.FIELDS, "")
             values["merchant"] = names.get(account.merchant_id or "", "")
             test = await gateway_tests.read_test_form(request, tx, account.id, values)
-    periods: list[dict[str, Any]] = []
-    for text, sums in (
-        (N_("24 hours"), day),
-        (N_("30 days"), month),
-    ):
-        performance = account_views.performance(sums, account.id)
-        periods.append(
-            {
-                "text": text,
-                "rate": charts.percent(localizer, performance.rate).text,
-                "attempts": localizer.number(performance.attempts),
-                "volumes": account_views.volumes(localizer, sums, account.id),
-            }
-        )
     unreadable = gateways.unreadable.get(account.id, "") if isinstance(gateways, Gateways) else ""
     return render.page(
         request,
@@ -100,19 +72,13 @@ async def show_page(
         test=test,
         is_live=account.livemode,
         owner=names.get(account.merchant_id or "", account.merchant_id or ""),
-        methods=account_views.methods_text(localizer, account),
+        methods=account_views.methods_text(localizer, account.methods),
         limits=account_views.limit_views(localizer, account, totals),
         hints=list(msgspec.json.decode(account.credential_hints, type=dict[str, str]).items()),
         breaker=accounts.breaker_text(account),
         callback_url=request.app.settings.public_url + account.callback_path,
         overlaps=account.previous_until is not None and account.previous_until > now,
-        periods=periods,
-        last_payment=last.get(account.id),
-        unanswered=next((row for row in unanswered if row.gateway == account.id), None),
-        refusal=next((row for row in refusals if row.gateway == account.id), None),
-        decline_of=declines.reason_of,
-        differences=len(differences),
-        most_differences=_MOST_DIFFERENCES,
+        **account_sums,
         manages=request.may("deployment.manage"),
         errors=errors or {},
         wait=wait,

@@ -46,7 +46,7 @@ async def list_accounts(request: PageRequest) -> Response:
         listed = await accounts.list_accounts(tx)
         totals = await day_limits.list_totals(tx, [account.id for account in listed], now)
         sums = await figures.sum_by_gateway(tx, until - DAY_MS, until)
-        last = await figures.list_last_payments(tx, until - LAST_PAYMENT_MS)
+        last = await account_views.list_last_payments(tx, until - LAST_PAYMENT_MS)
         owners = [account.merchant_id for account in listed if account.merchant_id is not None]
         names = await merchants.names(tx, owners)
     rows = [
@@ -92,25 +92,37 @@ def account_choices(request: PageRequest) -> Sequence[str]:
 def _environment_rows(
     request: PageRequest, sums: Sequence[GatewaySums], last: dict[str, int]
 ) -> list[Row]:
-    gateways = request.app.gateways
-    stored: dict[str, GatewayAccount] = gateways.accounts if isinstance(gateways, Gateways) else {}
     return [
         Row(
             "",
             name,
             name,
-            "UNREACHABLE"
-            if isinstance(gateways, Gateways) and gateways.is_unreachable(name)
-            else "ACTIVE",
+            environment_state(request, name),
             request.app.settings.livemode and name != SANDBOX,
             None,
             [],
             _rate(request, sums, name),
             last.get(name),
         )
-        for name in gateways
-        if name not in stored
+        for name in environment_names(request)
     ]
+
+
+def environment_names(request: PageRequest) -> list[str]:
+    """Return the accounts of the environment, in the order of preference."""
+    gateways = request.app.gateways
+    stored: dict[str, GatewayAccount] = gateways.accounts if isinstance(gateways, Gateways) else {}
+    return [name for name in gateways if name not in stored]
+
+
+def environment_state(request: PageRequest, name: str) -> account_views.State:
+    """Return the state of an account of the environment as this process sees it."""
+    gateways = request.app.gateways
+    if not isinstance(gateways, Gateways):
+        return "ACTIVE"
+    if name in gateways.paused:
+        return "PAUSED"
+    return "UNREACHABLE" if gateways.is_unreachable(name) else "ACTIVE"
 
 
 def _rate(request: PageRequest, sums: Sequence[GatewaySums], name: str) -> str:
@@ -118,6 +130,7 @@ def _rate(request: PageRequest, sums: Sequence[GatewaySums], name: str) -> str:
 
 
 PLACE: Final = f"{CONSOLE_PATH}/gateway-accounts"
+ENVIRONMENT: Final = f"{PLACE}/environment"  # the page of an account of the environment
 pages: Final = (
     Page(
         "GET", PLACE, "deployment.read", list_accounts, menu=N_("Gateway accounts"), group="system"

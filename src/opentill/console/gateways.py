@@ -50,6 +50,7 @@ class GatewayState(msgspec.Struct, frozen=True, kw_only=True):
     payments: str
     failed: str
     success_rate: str
+    is_paused: bool  # an account of the environment that staff have paused
     is_unreachable: bool
     broken_reason: str  # why the account has paused itself, "" if it has not
     retry_at: int | None  # when it is tried again, Unix ms
@@ -118,6 +119,7 @@ async def show_gateways(request: PageRequest) -> Response:
             GatewayState(
                 name=name,
                 **_sum_up(localizer, name, chosen),
+                is_paused=isinstance(gateways, Gateways) and name in gateways.paused,
                 is_unreachable=isinstance(gateways, Gateways) and gateways.is_unreachable(name),
                 broken_reason=broken[name].broken_reason or "" if name in broken else "",
                 retry_at=broken[name].retry_at if name in broken else None,

@@ -133,8 +133,10 @@ def _account_misfit(
 ) -> Misfit | None:
     """Return why an account takes no payment of a merchant and amount, whatever the method."""
     account = gateways.accounts.get(name) if isinstance(gateways, Gateways) else None
-    if account is None or not isinstance(gateways, Gateways):
+    if not isinstance(gateways, Gateways):
         return None
+    if account is None:
+        return "PAUSED" if name in gateways.paused else None
     misfit: Misfit | None = None
     if account.status != "ACTIVE":
         misfit = account.status

@@ -53,6 +53,7 @@ class Gateways(dict[str, Gateway]):
         self.livemode = livemode
         # Accounts in the database by id, also those without an adapter.
         self.accounts: dict[str, GatewayAccount] = {}
+        self.paused: frozenset[str] = frozenset()  # accounts of the environment
         self.rules = RuleSet()
         self.success_rates = SuccessRates()
         self.breakers = Breakers()

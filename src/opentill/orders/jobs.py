@@ -258,6 +258,14 @@ async def list_last_refused(tx: Tx, newest: int) -> list[PaymentAttempt]:
     return await attempt_queries.LAST_REFUSED.all(tx, newest=newest)
 
 
+async def list_last_paid(tx: Tx, newest: int) -> dict[str, int]:
+    """Return when each gateway's last payment was paid, by gateway.
+
+    Searches only the ``newest`` attempts of each merchant, so that no index is needed.
+    """
+    return {row.gateway: row.at for row in await attempt_queries.LAST_PAID.all(tx, newest=newest)}
+
+
 async def count_to_index(tx: Tx) -> int:
     """Return how many changes of orders are not indexed for the search, at most 10,000."""
     return await search_queries.COUNT_WAITING.get(tx) or 0

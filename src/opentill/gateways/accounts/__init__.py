@@ -1,5 +1,10 @@
 """Accounts at gateways that are rows of the database, beside those of the environment."""
 
+from opentill.gateways.accounts.environment import (
+    EnvironmentStatus,
+    list_paused,
+    set_environment_status,
+)
 from opentill.gateways.accounts.follower import following, load_changes
 from opentill.gateways.accounts.model import (
     AccountChanges,
@@ -40,6 +45,7 @@ __all__ = [
     "AmountLimit",
     "Cost",
     "DayLimit",
+    "EnvironmentStatus",
     "NewAccount",
     "Problem",
     "add",
@@ -61,11 +67,13 @@ __all__ = [
     "list_accounts",
     "list_broken",
     "list_names",
+    "list_paused",
     "list_stored",
     "load_changes",
     "mend",
     "pause_broken",
     "rotate",
+    "set_environment_status",
     "set_status",
     "with_self_reporting",
 ]

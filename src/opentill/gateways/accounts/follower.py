@@ -20,7 +20,7 @@ from opentill.db.database import Db, retry_while_away
 from opentill.db.polling import poll_in_background
 from opentill.gateways import registry
 from opentill.gateways.account import GatewayAccount
-from opentill.gateways.accounts import queries, stored_credentials
+from opentill.gateways.accounts import environment, queries, stored_credentials
 from opentill.gateways.accounts.model import StoredAccount
 from opentill.gateways.calls import initialize_metrics
 from opentill.gateways.model import Gateway
@@ -79,6 +79,7 @@ class AccountFollower:
                 head = await rule_queries.REVISIONS.one(tx)
                 if head.rules != self._rules_revision:
                     self._gateways.rules = RuleSet(await rule_queries.LIST.all(tx))
+                    self._gateways.paused = await environment.list_paused(tx)
                     self._rules_revision = head.rules
                 is_retry = bool(self._gateways.unreadable) and loop.time() >= self._retry_at
                 if head.accounts == self._revisions and not is_retry:

@@ -25,6 +25,12 @@ class StoredAccount(GatewayAccount, frozen=True, kw_only=True):
         return f"StoredAccount(id={self.id!r})"
 
 
+class PausedGateway(msgspec.Struct, frozen=True):
+    """An account of the environment that is paused, by the name of its gateway."""
+
+    gateway: str
+
+
 class AmountLimit(msgspec.Struct, frozen=True):
     """The smallest and largest payment of an account in a currency; None for no limit."""
 

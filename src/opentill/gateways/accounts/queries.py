@@ -4,7 +4,7 @@ from typing import Final
 
 from opentill.db.query import Command, Query, Value
 from opentill.gateways.account import GatewayAccount
-from opentill.gateways.accounts.model import StoredAccount
+from opentill.gateways.accounts.model import PausedGateway, StoredAccount
 
 _LIMITS: Final = """
     coalesce((select array_agg(l.currency order by l.currency)
@@ -121,3 +121,15 @@ ROTATE = Command(
     where id = :id
     """,
 )
+
+
+# ── Pauses of the environment's accounts ──
+
+PAUSED = Query(PausedGateway, "select gateway from paused_gateways")
+PAUSE_GATEWAY = Command(
+    """
+    insert into paused_gateways (gateway, paused_at) values (:gateway, :now)
+    on conflict (gateway) do nothing
+    """,
+)
+RESUME_GATEWAY = Command("delete from paused_gateways where gateway = :gateway")

@@ -67,6 +67,13 @@ class PaymentIntent(msgspec.Struct, frozen=True, kw_only=True):
     account: str | None = None  # the only account that may take a test payment
 
 
+class LastPaid(msgspec.Struct, frozen=True):
+    """When the last payment of a gateway was paid, Unix ms."""
+
+    gateway: str
+    at: int
+
+
 class UnansweredAttempts(msgspec.Struct, frozen=True):
     """How many attempts of a gateway have an unknown outcome, and since when (Unix ms)."""
 

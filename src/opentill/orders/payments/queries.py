@@ -7,6 +7,7 @@ from opentill.orders.model import Order, PaymentAttempt
 from opentill.orders.payments.model import (
     DayTotal,
     FailedAttempts,
+    LastPaid,
     SharedNumber,
     UnansweredAttempts,
     UncountedMerchant,
@@ -309,6 +310,20 @@ LAST_REFUSED = Query(
         order by id desc limit :newest
     ) a
     where a.status in ('DECLINED', 'REFUSED') order by a.gateway, a.updated_at desc
+    """,
+)
+
+# When each gateway was last paid, among the newest attempts of every merchant.
+LAST_PAID = Query(
+    LastPaid,
+    """
+    select a.gateway, max(coalesce(o.paid_at, a.updated_at)) as at
+    from merchants m cross join lateral (
+        select * from payment_attempts where merchant_id = m.id
+        order by id desc limit :newest
+    ) a
+    join orders o on o.merchant_id = a.merchant_id and o.id = a.order_id
+    where a.status = 'SUCCEEDED' group by a.gateway
     """,
 )
 

@@ -1,0 +1,128 @@
+"""The page of an account of the environment, and its pause."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pytest
+
+from console.console_pages import visible_text
+from console.gateway_account_pages import ACCOUNTS, AccountsSite, running_site
+from opentill.console import account_views
+from opentill.db.database import Tx
+from opentill.gateways import accounts
+from opentill.gateways.accounts import follower
+from opentill.gateways.choice import PaymentFacts, find_misfit, offered_methods
+from opentill.gateways.routing import Gateways
+from support import world
+from support.api_server import ApiServer
+from support.people import TESTER as ACTOR
+
+PAGE: Final = f"{ACCOUNTS}/environment?gateway=sandbox"
+CARD: Final = PaymentFacts(method="CREDIT_CARD", currency="USD")
+
+
+@pytest.fixture(scope="module")
+def site(
+    postgres_url: str,
+    template: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    pooler_url: Callable[[str], str],
+) -> Iterator[AccountsSite]:
+    """The server and bank of this module."""
+    directory = tmp_path_factory.mktemp("environment")
+    with running_site(postgres_url, template, directory, pooler_url) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _resumed(site: AccountsSite) -> Iterator[None]:
+    """The account is active again after each test."""
+    yield
+    _send(site, "ACTIVE")
+
+
+def _send(site: AccountsSite, status: str) -> str:
+    """Submit the form, and return where it leads."""
+    form = {"gateway": "sandbox", "status": status}
+    response = site.admin.post(f"{ACCOUNTS}/environment/status", form)
+    assert response.status_code == 303, response.text
+    return response.headers["location"]
+
+
+def _gateways(server: ApiServer) -> Gateways:
+    gateways = server.app.gateways
+    assert isinstance(gateways, Gateways)
+    return gateways
+
+
+def test_the_list_leads_to_the_page_with_figures_and_differences(site: AccountsSite) -> None:
+    assert f'href="{PAGE}"' in site.admin.get(ACCOUNTS).text
+    text = visible_text(site.admin.get(PAGE).text)
+    for part in ("Success rate · 24 hours", "Last payment", "No open differences", "Pause"):
+        assert part in text
+    assert "/gateways/sandbox/callback" in site.admin.get(PAGE).text
+    assert site.admin.get(f"{ACCOUNTS}/environment?gateway=nobody").status_code == 404
+
+
+def test_a_paused_account_takes_no_new_payments_and_is_resumed(site: AccountsSite) -> None:
+    gateways = _gateways(site.server)
+    location = _send(site, "PAUSED")
+    page = visible_text(site.admin.get(location).text)
+    assert "The account is paused. Its payments and refunds go on." in page
+    assert find_misfit(gateways, "sandbox", CARD) == "PAUSED"
+    assert offered_methods(gateways, "USD") == ()
+    assert "sandbox" in gateways  # the adapter stays, for callbacks, queries and refunds
+    assert "Paused" in visible_text(site.admin.get("/console/gateways").text)
+    assert "Resume" in page
+    assert _send(site, "ACTIVE").endswith("&done=ACTIVE")
+    assert find_misfit(gateways, "sandbox", CARD) is None
+    assert offered_methods(gateways, "USD") != ()
+
+
+def test_a_pause_is_audited_once_and_other_processes_follow_it(site: AccountsSite) -> None:
+    server = site.server
+    before = site.audit("sandbox")
+    for _ in range(2):
+        _send(site, "PAUSED")
+    assert site.audit("sandbox")[len(before) :] == [("gateways pause", site.admin.audit_name)]
+
+    async def follow() -> bool:
+        other = Gateways({"sandbox": _gateways(server)["sandbox"]}, {}, {}, livemode=False)
+        async with follower.following(server.app.db, other, server.settings, ()):
+            first = "sandbox" in other.paused
+            await server.app.db.run(
+                lambda tx: accounts.set_environment_status(
+                    tx, "sandbox", "ACTIVE", 1, environment=("sandbox",), actor=ACTOR
+                )
+            )
+            async with asyncio.timeout(5):
+                while other.paused:
+                    await asyncio.sleep(0.1)
+            return first
+
+    assert server.run(follow())
+
+
+def test_only_those_who_manage_the_deployment_pause(site: AccountsSite) -> None:
+    support = site.staff("support")
+    form = {"gateway": "sandbox", "status": "PAUSED"}
+    assert support.post(f"{ACCOUNTS}/environment/status", form).status_code == 403
+    assert "Pause the account" not in support.get(PAGE).text
+    unknown = {"gateway": "nobody", "status": "PAUSED"}
+    assert site.admin.post(f"{ACCOUNTS}/environment/status", unknown).status_code == 404
+    wrong = {"gateway": "sandbox", "status": "RETIRED"}
+    assert site.admin.post(f"{ACCOUNTS}/environment/status", wrong).status_code == 400
+
+
+def test_the_last_payment_is_exact(site: AccountsSite) -> None:
+    server = site.server
+    now = server.app.clock() // 1000 * 1000
+
+    async def pay(tx: Tx) -> str:
+        order = await world.pay_order(tx, await world.create_order(tx), now)
+        return (await world.read_attempts(tx, order))[0].gateway
+
+    gateway = server.tx(pay)
+    last = server.tx(lambda tx: account_views.list_last_payments(tx, 0))
+    assert last[gateway] == now
