@@ -43,8 +43,9 @@ _LAYOUT: Final = r"""() => {
     const text = walker.currentNode, parent = text.parentElement;
     if (!parent.checkVisibility()) continue;
     if (parent.closest('pre, svg, option')) continue;
-    const words = /[^\s@,;:()<>]+(?=@)|@[^\s@,;:()<>]+|\b[a-z_]+(?:\.[a-z_]+)+\b/g;
-    if (innerWidth >= 390) find(text, words);
+    const addresses = /[^\s@,;:()<>]+(?=@)|@[^\s@,;:()<>]+/g;
+    const events = /\b(?:order|checkout|refund|dispute|payout)\.[a-z]+\b/g;
+    if (innerWidth >= 390) [addresses, events].forEach(pattern => find(text, pattern));
     if (parent.closest('code, bdi')) continue;
     const numbers = /(?<![\w@/.=+…-])[^\s\w…]{0,2}\d[\d,.]*\d(?![\w@/-])/g;
     find(text, numbers);
