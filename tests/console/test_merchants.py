@@ -68,3 +68,12 @@ def test_the_page_of_a_merchant_shows_balances_terms_agreement_and_members(shop:
     dashboard = staff.get(f"/dashboard/{shop.id}/payments").text
     assert f'href="/console/merchants/{shop.id}"' in dashboard
     assert heading_of(staff.get("/console/merchants")) == "Merchants"
+
+
+def test_the_statement_of_last_month_is_offered_if_the_merchant_existed_then(shop: Shop) -> None:
+    server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
+    path = f"/console/merchants/{shop.id}"
+    assert "/balance/statement?" not in auditor.get(path).text
+    two_months_ago = server.app.clock() - 62 * 86_400_000
+    server.sql("update merchants set created_at = $1 where id = $2", two_months_ago, shop.id)
+    assert f"/dashboard/{shop.id}/balance/statement?" in auditor.get(path).text

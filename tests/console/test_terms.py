@@ -71,7 +71,7 @@ def test_every_term_is_changed_and_the_reason_is_stored(shop: Shop) -> None:
     }
     for _ in range(2):  # a double click submits the form twice
         response = admin.post(path, form)
-        assert response.headers["location"] == f"/console/merchants/{shop.id}"
+        assert response.headers["location"] == f"/console/merchants/{shop.id}?done=terms"
     merchant = find_merchant(shop)
     assert merchant.terms_version == 2
     assert (str(merchant.platform_fee_rate), str(merchant.reserve_rate)) == ("0.0295", "0.1")

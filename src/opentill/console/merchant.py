@@ -1,7 +1,7 @@
 """The page of a merchant: profile, balances, terms with their versions, agreement and members."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
@@ -116,7 +116,11 @@ async def show_merchant(request: PageRequest) -> Response:
             (payout, localizer.amount(Money(payout.amount_minor, payout.currency)))
             for payout in newest_payouts
         ],
-        last_statement=last_statement(request, merchant) if request.may("balance.read") else "",
+        last_statement=(
+            last_statement(request, merchant)
+            if request.may("balance.read") and _existed_last_month(request, merchant)
+            else ""
+        ),
         account=account,
         account_state=_account_state(account, held_since, now),
         dashboard_pages=[
@@ -132,6 +136,14 @@ def last_statement(request: PageRequest, merchant: Merchant) -> str:
     months = lists.months(request, ZoneInfo(merchant.time_zone))
     query = urlencode(months[1].query)
     return f"{request.base}/dashboard/{merchant.id}/balance/statement?{query}"
+
+
+def _existed_last_month(request: PageRequest, merchant: Merchant) -> bool:
+    """Whether a merchant was created before this month of its own calendar."""
+    zone = ZoneInfo(merchant.time_zone)
+    created = datetime.fromtimestamp(merchant.created_at / 1000, zone)
+    today = datetime.fromtimestamp(request.now / 1000, zone)
+    return (created.year, created.month) < (today.year, today.month)
 
 
 def _account_state(account: StoredAccount | None, held_since: int | None, now: int) -> str:

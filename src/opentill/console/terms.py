@@ -244,7 +244,7 @@ async def change_terms(request: PageRequest) -> Response:
         return await _page(request, 409, {"terms": error}, form)
     except Invalid as problem:
         return await _page(request, 400, error_texts(problem), form)
-    return render.see_other(request, f"{PLACE}/{merchant_id}")
+    return render.see_other(request, f"{PLACE}/{merchant_id}?done=terms")
 
 
 def error_texts(problem: Invalid) -> dict[str, str]:
