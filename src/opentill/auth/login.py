@@ -126,7 +126,7 @@ async def _factor(
     security, options = await request.app.db.run(work)
     has_other = security.authenticator or options is not None
     return render.page(
-        request, "factor.html", status, scripts=options is not None, options=options,
+        request, "factor.html", status, scripts=True, options=options,
         security=security, next=goal, email=login.email, errors=errors or {}, wait=wait,
         by_recovery=by_recovery or not has_other,
     )  # fmt: skip

@@ -223,6 +223,7 @@ async def product_page(
         request,
         "product.html",
         status,
+        public_url=request.app.settings.public_url,
         page_languages=names("customer"),
         picture_origins=pictures.origins,
         detail=detail,
