@@ -232,6 +232,20 @@ async def test_reports_of_stripe_are_read(db: Db) -> None:
         )
 
 
+async def test_a_report_of_stripe_that_names_payments_by_charges_only_is_refused(db: Db) -> None:
+    """Each payment would be missing on both sides."""
+    text = f"{EXPORTED}\ntxn_1,charge,ch_7,9.99,0.30,9.69,usd,2025-06-15 15:06:40,\n"
+    report = Report(gateway="stripe", file=io.BytesIO(text.encode()), name="balance.csv")
+    with pytest.raises(Invalid, match=r"line 2: the report must have the column attempt_id \(meta"):
+        await reconciliation.reconcile_file(db, report, ANN, NOW)
+    # A charge of somebody else has no id of ours in that column.
+    header, row = text.splitlines()
+    text = f"{header},attempt_id (metadata)\n{row},\n"
+    report = Report(gateway="stripe", file=io.BytesIO(text.encode()), name="balance.csv")
+    result = await reconciliation.reconcile_file(db, report, ANN, NOW)
+    assert [row.reference for row in result.differences] == ["ch_7"]
+
+
 SOURCELESS = (
     "balance_transaction_id,created_utc,reporting_category,gross,currency\n"
     "txn_8,2025-06-15 15:06:40,charge,5.00,usd\n"
@@ -268,7 +282,7 @@ async def test_a_row_of_stripe_with_an_unknown_type_is_a_difference(db: Db) -> N
         EXPORTED,
         f"txn_1,charge,pi_7,9.99,0,0,usd,{time},",
         f"txn_2,refund_failure,re_1,9.99,0,0,usd,{time},",
-        f"txn_3,payment_failure_refund,py_1,-9.99,0,0,usd,{time},",
+        f"txn_3,payment_failure_refund,pi_8,-9.99,0,0,usd,{time},",
         f"txn_4,adjustment,pyr_1,9.99,0,0,usd,{time},Failed refund",
         f"txn_5,adjustment,,-1.00,0,0,usd,{time},A correction",
         f"txn_6,new_thing,x_1,-1.00,0,0,xxx,{time},",
@@ -286,7 +300,7 @@ async def test_a_row_of_stripe_with_an_unknown_type_is_a_difference(db: Db) -> N
             exported,
             [
                 ("refund_failure", "re_1"),
-                ("payment_failure", "py_1"),
+                ("payment_failure", "pi_8"),
                 ("refund_failure", "pyr_1"),
                 ("unknown", "adjustment txn_5"),
                 ("unknown", "new_thing x_1"),

@@ -104,6 +104,8 @@ _DISPUTE: Final = ("dp_", "du_", "pdp_")
 _REFUND: Final = ("re_", "pyr_")
 # Columns that may contain the attempt's id, which we send to Stripe as metadata.
 _ATTEMPT: Final = ("payment_metadata[attempt_id]", "attempt_id (metadata)")
+_INTENT: Final = "payment_intent_id"
+_CHARGE: Final = ("ch_", "py_")  # Stripe's ids of charges, which our books do not have
 
 
 RowParser = Callable[[int, Cells], Row | None]
@@ -182,7 +184,10 @@ def _row(line: int, cells: Cells, kind: Kind, source: str, amount: tuple[str, st
     reference = source
     if kind in ("payment", "payment_failure"):
         ours = next((cells[name] for name in _ATTEMPT if cells.get(name)), "")
-        reference = ours or cells.get("payment_intent_id", "") or source
+        reference = ours or cells.get(_INTENT, "") or source
+        if reference.startswith(_CHARGE) and not cells.keys() & {*_ATTEMPT, _INTENT}:
+            reason = f"the report must have the column {_ATTEMPT[1]} or {_INTENT}"
+            raise Invalid("file", f"line {line}: {reason}: export it with all columns")
     elif kind in ("chargeback", "recovery"):
         reference = cells.get("dispute_id", "") or source
     # A row without a source has moved money too: put it into the inbox under Stripe's own id.
