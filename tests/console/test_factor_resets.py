@@ -113,3 +113,20 @@ def test_approvals_say_whether_there_is_a_limit(shop: Shop) -> None:
     assert "OPENTILL_APPROVAL_ABOVE" not in page
     assert "Requests above your limit appear here." in page
     server.app.settings = before
+
+
+def test_a_confirmed_reset_says_that_there_is_no_mail_server(shop: Shop) -> None:
+    requester, confirmer = (
+        create_person(shop.api_server, None, staff_role="admin") for _ in range(2)
+    )
+    member = create_person(shop.api_server, shop.id, "owner")
+    add_passkey(member)
+    form = {"lost": member.email, "reason": "lost the phone"}
+    assert requester.post("/console/people/factors", form).status_code == 303
+    (row,) = shop.api_server.sql(
+        "select id from factor_resets where person_id = $1", member.person_id
+    )
+    sent = confirmer.post("/console/people/factors/confirm", {"id": row["id"]})
+    assert not shop.api_server.settings.sends_mail
+    page = visible_text(confirmer.get(sent.headers["location"]).text)
+    assert "There is no mail server: tell the person, who can stop it." in page

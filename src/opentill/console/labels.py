@@ -245,6 +245,9 @@ PAYMENT_ACTION_RESULT: Final = {
 PEOPLE_RESULT: Final = {
     "reset_requested": N_("The reset is requested. Another administrator must confirm it."),
     "reset_confirmed": N_("The reset is confirmed. The person gets a mail and can stop it."),
+    "reset_confirmed_without_mail": N_(
+        "The reset is confirmed. There is no mail server: tell the person, who can stop it."
+    ),
     "reset_stopped": N_("The reset is stopped. The second factors stay valid."),
     "withdrawn": N_("The invitation is withdrawn. Its link no longer works."),
     "role": N_("The role is changed."),

@@ -126,7 +126,8 @@ async def confirm_factor_reset(request: PageRequest) -> Response:
     except Invalid as problem:
         error = CANNOT_CONFIRM[problem.field or "by"]
         return await _list_page(request, 400, {"lost-factors": error})
-    return render.see_other(request, f"{PLACE}?done=reset_confirmed")
+    suffix = "" if request.app.settings.sends_mail else "_without_mail"
+    return render.see_other(request, f"{PLACE}?done=reset_confirmed{suffix}")
 
 
 async def stop_factor_reset(request: PageRequest) -> Response:
