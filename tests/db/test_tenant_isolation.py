@@ -538,9 +538,9 @@ class Business:
         for method in (None, order.payment_method):
             for fields in ({}, {"product_id": order.product_id}, {"start_date": 1}):
                 query, choice = orders.OrdersQuery(**fields), orders.ListChoice(method=method)
-                shown = self.api_server.run(orders.count_shown(db, self.id, query, choice))
-                assert shown is not None
-                assert shown["PAID"] > 0
+                counted = self.api_server.run(orders.list_counted(db, self.id, query, choice))
+                assert counted.counts is not None
+                assert counted.counts["PAID"] > 0
 
     def settle_orders(self) -> None:
         """Add a note, settle one order and all due ones, and release reserves."""

@@ -12,7 +12,7 @@ from opentill.figures.model import day_bounds, local
 from opentill.merchants import Merchant
 from opentill.portal import render
 from opentill.portal.request import PageRequest
-from opentill.products import Product, ProductsQuery
+from opentill.products import Product
 
 # A filter offers at most this many products.
 _MOST_PRODUCTS: Final = 100
@@ -34,8 +34,7 @@ async def product_choices(request: PageRequest, chosen_id: str) -> list[Product]
 
     ``chosen_id`` is "" or the id of a product of the merchant.
     """
-    query = ProductsQuery(size=_MOST_PRODUCTS)
-    newest, _ = await products.list_page(request.app.db, request.merchant_id, query)
+    newest = await products.list_newest(request.app.db, request.merchant_id, _MOST_PRODUCTS)
     if not chosen_id or any(product.id == chosen_id for product in newest):
         return newest
     async with request.app.db.connection() as tx:

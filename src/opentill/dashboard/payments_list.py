@@ -157,31 +157,40 @@ def _is_filter(name: str, value: object) -> bool:
     return True
 
 
-async def _read_page(request: PageRequest, search: Search) -> tuple[list[Order], Pager]:
-    """Return a page of orders. A search that matches too many addresses shows an error."""
-    db, number = request.app.replica.reading(), lists.page_number(request)
+async def _read_page(request: PageRequest, search: Search) -> orders.CountedPage:
+    """Return a page of orders. A search that matches too many addresses shows an error.
 
-    async def read() -> tuple[list[Order], int]:
-        paging: dict[str, Any] = {"page": number, "size": lists.SIZE}
+    A poll shows no tabs, so that it has no counts.
+    """
+    db, paging = (
+        request.app.replica.reading(),
+        {"page": lists.page_number(request), "size": lists.SIZE},
+    )
+
+    async def read() -> orders.CountedPage:
         query = msgspec.convert({**search.filters, **paging}, OrdersQuery)
-        return await orders.list_page(db, request.merchant_id, query, search.choice)
+        if request.is_poll:
+            listed = await orders.list_page(db, request.merchant_id, query, search.choice)
+            return orders.CountedPage(*listed, None)
+        return await orders.list_counted(db, request.merchant_id, query, search.choice)
 
     try:
-        page, total = await read()
+        page = await read()
     except Invalid:
         search.errors["query"] = PAYMENT_FILTER_ERROR["many"]
         del search.filters["query"]
-        page, total = await read()
+        page = await read()
     deployment = request.app.settings.livemode
-    page = await orders.all_with_livemode(db.read, page, deployment=deployment)
-    return page, Pager(number, total)
+    payments = await orders.all_with_livemode(db.read, page.orders, deployment=deployment)
+    return msgspec.structs.replace(page, orders=payments)
 
 
 async def show(request: PageRequest) -> Response:
     """Show the list. A poll of the page itself gets only the rows, and 304 if they are the same."""
     zone = await page_helpers.find_zone(request)
     search = await _read_search(request, zone)
-    payments, pager = await _read_page(request, search)
+    page = await _read_page(request, search)
+    payments, pager = page.orders, Pager(lists.page_number(request), page.total)
     if not request.is_poll and await _names_one_order(request, search, payments, pager):
         return page_helpers.redirect(request, "payments", payments[0].id)
     columns = payments_columns.chosen(request, search.tab.name)
@@ -206,7 +215,7 @@ async def show(request: PageRequest) -> Response:
         can_poll=can_poll,
         search=search,
         errors=search.errors,
-        tabs=await payments_tabs.count(request, search.filters, search.choice),
+        tabs=payments_tabs.count(page.counts),
         methods=_METHODS,
         longest=_LONGEST,
         products=await page_helpers.product_choices(request, search.filters.get("productId", "")),

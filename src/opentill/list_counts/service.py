@@ -141,6 +141,10 @@ class Paginator(Generic[S]):
             lambda tx: self._page_anywhere(tx, within, size, offset)
         )
 
+    async def newest(self, size: int) -> list[S]:
+        """Return the first page without the total number of rows."""
+        return await self._db.read(lambda tx: self._newest(tx, EVER, size, 0))
+
     async def page_of_snapshot(
         self, number: int, size: int, within: Range = EVER
     ) -> tuple[list[S], int]:
@@ -157,17 +161,23 @@ class Paginator(Generic[S]):
         self, tx: Tx, within: Range, size: int, offset: int
     ) -> tuple[list[S], int]:
         total = await self.total(tx, within)
+        return await self._rows(tx, within, size, offset, total), total
+
+    async def read(self, tx: Tx, number: int, size: int, within: Range, total: int) -> list[S]:
+        """Return a page (from 1), newest first, if the total is known in the snapshot of ``tx``."""
+        return await self._rows(tx, within, size, (number - 1) * size, total)
+
+    async def _rows(self, tx: Tx, within: Range, size: int, offset: int, total: int) -> list[S]:
         size = min(size, total - offset)
         if size <= 0:
-            return [], total
+            return []
         if offset <= self._near:
-            return await self._newest(tx, within, size, offset), total
+            return await self._newest(tx, within, size, offset)
         after = total - offset - size
         if after <= self._near:
-            rows = await self._fetch(self._statements.oldest, tx, within, size, after)
-            return rows[::-1], total
+            return (await self._fetch(self._statements.oldest, tx, within, size, after))[::-1]
         end, newer = await self._find_hour(tx, within, offset)
-        return await self._newest(tx, (within[0], end), size, offset - newer), total
+        return await self._newest(tx, (within[0], end), size, offset - newer)
 
     async def _newest(self, tx: Tx, within: Range, size: int, offset: int) -> list[S]:
         return await self._fetch(self._statements.newest, tx, within, size, offset)

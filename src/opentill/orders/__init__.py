@@ -69,6 +69,7 @@ from opentill.orders.receipt_numbers import receipt_number
 from opentill.orders.search.across_merchants import Matches, find_matches
 from opentill.orders.search.across_merchants import list_newest as list_newest_of_all
 from opentill.orders.search.filters import (
+    CountedPage,
     Email,
     ExportQuery,
     ListChoice,
@@ -78,8 +79,8 @@ from opentill.orders.search.filters import (
     count_by_status,
     count_late_payments,
     count_of_products,
-    count_shown,
     has_product,
+    list_counted,
     list_customer_page,
     list_page,
     resolve_query,
@@ -131,6 +132,7 @@ __all__ = [
     "SHOWN_STATUSES",
     "TRANSITIONS",
     "Change",
+    "CountedPage",
     "CustomerOrder",
     "CustomerSums",
     "CustomerTotal",
@@ -181,7 +183,6 @@ __all__ = [
     "count_late_payments",
     "count_of_products",
     "count_refund",
-    "count_shown",
     "decisive_attempts",
     "exists",
     "export_csv",
@@ -201,6 +202,7 @@ __all__ = [
     "history",
     "hold_refund",
     "last_attempt",
+    "list_counted",
     "list_customer_page",
     "list_due_merchants",
     "list_newest",

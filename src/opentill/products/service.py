@@ -140,6 +140,11 @@ async def list_page(
     return await rows.page(query.page, query.size)
 
 
+async def list_newest(db: Db, merchant_id: str, most: int) -> list[Product]:
+    """Return at most so many products, newest first, without those that stand in for items."""
+    return await list_counts.Paginator(db, queries.LISTS, merchant_id, {}).newest(most)
+
+
 async def search(tx: Tx, merchant_id: str, text: str) -> list[Product]:
     """Return products with a text in their names or as their id, newest first, at most 200."""
     return await queries.SEARCH.all(

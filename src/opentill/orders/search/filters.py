@@ -276,32 +276,70 @@ async def count_by_status(tx: Tx, merchant_id: str) -> dict[str, int]:
     return {row.kind: row.rows for row in counts}
 
 
-async def count_shown(
-    db: Db, merchant_id: str, query: OrdersQuery, choice: ListChoice = _ANY
-) -> Counter[ShownStatus] | None:
-    """Return the exact number of selected orders by their status for people.
+class CountedPage(msgspec.Struct, frozen=True):
+    """A page of selected orders, newest first, and their exact number.
 
-    None if there are too many to read, of a search. Raises Invalid.
+    ``counts`` are the numbers of the orders that would be selected by any status for people, by
+    that status; None if a search selects too many to read.
     """
+
+    orders: list[Order]
+    total: int
+    counts: Counter[ShownStatus] | None
+
+
+async def list_counted(
+    db: Db, merchant_id: str, query: OrdersQuery, choice: ListChoice = _ANY
+) -> CountedPage:
+    """Like ``list_page``, with counts; both are read in one snapshot. Raises Invalid."""
     selection = await resolve_query(db, merchant_id, query, choice)
     if selection is None:
-        return Counter()
-    filters, text = selection.filters, selection.text
+        return CountedPage([], 0, Counter())
+    filters, number, size = selection.filters, query.page, query.size
 
-    async def read(tx: Tx) -> Counter[ShownStatus] | None:
-        if not any((filters.conditions, filters.status, text)):
-            product_id, within = filters.product_id, (filters.since, filters.until)
-            if filters.method is None:
-                return await shown_counts.count(tx, merchant_id, product_id, within)
-            return await shown_counts.count_of_method(
-                tx, merchant_id, product_id, filters.method, within
-            )
-        search = await service.Search.start(tx, filters, text, keep=_MOST_GROUPED)
-        if await search.total() > _MOST_GROUPED or not search.has_all_pending:
-            return None
-        return await search.count_shown()
+    async def read(tx: Tx) -> CountedPage:
+        if any((filters.conditions, filters.status, selection.text)):
+            return await _search_counted(tx, selection, number, size)
+        product_id, within = filters.product_id, (filters.since, filters.until)
+        if filters.method is None:
+            counts = await shown_counts.count(tx, merchant_id, product_id, within)
+        else:
+            method = filters.method
+            counts = await shown_counts.count_of_method(tx, merchant_id, product_id, method, within)
+        if filters.shown:
+            total = sum(counts[status] for status in filters.shown)
+            search = await service.Search.start(tx, filters, None, keep=number * size)
+            return CountedPage(await search.list_page(number, size, total), total, counts)
+        key = list_counts.ListKey(merchant_id, "orders", product_id or "")
+        paginator = list_counts.Paginator(db, queries.LISTS, merchant_id, filters.columns, key)
+        total = counts.total()
+        return CountedPage(await paginator.read(tx, number, size, within, total), total, counts)
 
     return await db.read_snapshot(read)
+
+
+async def _search_counted(tx: Tx, selection: Selection, number: int, size: int) -> CountedPage:
+    filters, text = selection.filters, selection.text
+    keep = max(number * size, _MOST_GROUPED)
+    search = await service.Search.start(tx, filters, text, keep=keep)
+    total = await search.total()
+    page = await search.list_page(number, size, total)
+    any_status = () if filters.method is None else SHOWN_STATUSES
+    if filters.shown != any_status:
+        filters = msgspec.structs.replace(filters, shown=any_status)
+        search = await service.Search.start(tx, filters, text, keep=_MOST_GROUPED)
+        counts = await _count_by_reading(search, await search.total())
+    elif len(page) == total:
+        counts = Counter(order.shown_status for order in page)
+    else:
+        counts = await _count_by_reading(search, total)
+    return CountedPage(page, total, counts)
+
+
+async def _count_by_reading(search: service.Search, total: int) -> Counter[ShownStatus] | None:
+    if total > _MOST_GROUPED or not search.has_all_pending:
+        return None
+    return await search.count_shown()
 
 
 async def count_by_refunds(tx: Tx, merchant_id: str, progress: RefundProgress) -> int:

@@ -139,14 +139,7 @@ async def list_page(
     async def read(tx: Tx) -> tuple[list[Order], int]:
         search = await Search.start(tx, filters, text, keep=number * size)
         total = await search.total()
-        offset = (number - 1) * size
-        most = min(size, total - offset)
-        if most <= 0:
-            return [], total
-        older = total - offset - most
-        if older < offset and search.has_all_pending:
-            return (await search.list_oldest(most, older))[::-1], total
-        return await search.list_newest(most, offset), total
+        return await search.list_page(number, size, total), total
 
     return await db.read_snapshot(read)
 
@@ -244,10 +237,10 @@ class Search:
         if conditions:
             async for candidate in queries.PENDING.each(self._tx, merchant_id=filters.merchant_id):
                 examine(candidate)
-        for candidate in await queries.NAMED.all(
-            self._tx, merchant_id=filters.merchant_id, id=sorted(ids - pending_ids)
-        ):
-            examine(candidate)
+        if named := sorted(ids - pending_ids):
+            merchant_id = filters.merchant_id
+            for candidate in await queries.NAMED.all(self._tx, merchant_id=merchant_id, id=named):
+                examine(candidate)
 
     async def _choose_driver(self) -> None:
         """Choose the condition, or the filters that are columns, that the fewest orders match.
@@ -291,6 +284,8 @@ class Search:
         days_end = FOREVER if until >= FOREVER else (until + 1) // _DAY_MS * _DAY_MS
         if day > days_end:
             day = days_end = 0
+        if not places:
+            return []
         return await queries.COUNTS.all(
             self._tx,
             **self._range,
@@ -364,6 +359,17 @@ class Search:
         statement = self._statements.shown
         rows = await statement.all(self._tx, **self._values(statement))
         return shown_counts.add_up(rows)
+
+    async def list_page(self, number: int, size: int, total: int) -> list[Order]:
+        """Return a page of the orders (from 1) by their total number, newest first."""
+        offset = (number - 1) * size
+        most = min(size, total - offset)
+        if most <= 0:
+            return []
+        older = total - offset - most
+        if older < offset and self.has_all_pending:
+            return (await self.list_oldest(most, older))[::-1]
+        return await self.list_newest(most, offset)
 
     async def list_newest(self, size: int, offset: int) -> list[Order]:
         """Return orders, newest first."""
