@@ -144,7 +144,7 @@ def test_the_next_available_amount_is_shown_with_its_day(shop: Shop, clock: Any)
     server = shop.api_server
     page = read_page(create_person(server, shop.id, "owner"), shop)
     assert page.count('class="empty') == 1
-    assert "Add one to receive payouts." in page
+    assert "Add it to receive payouts." in page
     filtered = read_page(create_person(server, shop.id, "owner"), shop, status="FAILED")
     assert "No payouts match these filters." in filtered
     clock(1_798_761_000_000)

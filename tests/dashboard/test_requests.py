@@ -3,8 +3,10 @@
 import asyncio
 import re
 from collections.abc import Callable
+from html import unescape
 from typing import Any, Final
 
+import msgspec
 import pytest
 
 from dashboard.pages import text_of
@@ -72,6 +74,28 @@ def test_a_refused_request_shows_its_http_status_and_a_reason_in_every_language(
         assert "<div>–</div>" not in html
     assert "GET /v1/nothing" in text_of(read_page(shop, status="404"))
     assert "GET /v1/nothing" not in text_of(read_page(shop, status="413"))
+
+
+def test_a_refused_request_has_a_page_with_its_response_and_none_of_its_content(
+    shop: Shop,
+) -> None:
+    body = {"price": "hunter2", "name": "Tea", "currency": "USD"}
+    refusal = shop.call("POST", "/v1/products", json=body)
+    html = read_page(shop)
+    (path,) = re.findall(r'class="row-link" href="([^"]*)"', html)
+    assert path.endswith(refusal.headers["x-request-id"])
+    viewer = create_person(shop.api_server, shop.id, "viewer")
+    page = viewer.get(path)
+    main = page.text.partition("<main")[2]
+    response = re.findall(r"<pre[^>]*>(.*?)</pre>", main, re.DOTALL)[1]
+    assert msgspec.json.decode(unescape(response)) == refusal.json()
+    assert "POST /v1/products" in text_of(main)
+    assert "hunter2" not in page.text
+    other_shop = shop.api_server.create_shop()
+    stranger = create_person(shop.api_server, other_shop.id, "owner")
+    assert stranger.get(path.replace(shop.id, other_shop.id)).status_code == 404
+    other_days = {"from": "2020-01-01", "to": "2020-01-02"}
+    assert "No API errors match these filters." in read_page(shop, **other_days)
 
 
 def test_requests_of_other_merchants_or_without_a_valid_key_are_not_listed(shop: Shop) -> None:

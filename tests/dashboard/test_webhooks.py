@@ -123,7 +123,7 @@ def test_the_hint_asks_for_https_only_where_http_is_refused(
         for path in (path_of(any_shop, "webhooks"), path_of(any_shop, "webhooks", endpoint_id)):
             page = text_of(owner.get(path))
             assert ("Must begin with https://" in page) == needs_https
-            assert ("Such as https://shop.example.com/webhooks" in page) != needs_https
+            assert ("accepts http:// too" in page) != needs_https
 
 
 INVALID_ENTRIES: Any = (
@@ -378,7 +378,7 @@ def test_deliveries_and_events_are_shown_and_can_be_resent(sending_server: ApiSe
         assert "Failed 0 of 1" in text_of(support.get(path_of(shop, "webhooks")))
         events = support.get(path_of(shop, "events"), params={"type": "order.paid"})
         assert "Payment succeeded" in text_of(events)
-        assert "order.paid · ada@example.com" in text_of(events)
+        assert "order.paid ada@example.com" in text_of(events)
         assert "Delivered" in text_of(events)
         (event_id,) = re.findall(r"developers/events/(evt_\w+)\"", events.text)
         assert order["id"] in events.text

@@ -43,6 +43,12 @@ def has_frame(response: httpx2.Response) -> bool:
             "developers/webhooks",
         ),
         (f"developers/events/evt_{ID}", "Event not found", "Events", "developers/events"),
+        (
+            f"developers/requests/req_{ID}",
+            "Request not found",
+            "API errors",
+            "developers/requests",
+        ),
         ("payments/nothing", "We cannot find this page", "Payments", "payments"),
         ("nothing/at/all", "We cannot find this page", "Home", ""),
     ],

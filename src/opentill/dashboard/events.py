@@ -9,15 +9,17 @@ from starlette.responses import Response
 
 from opentill import merchants, orders, webhooks
 from opentill.core import money
-from opentill.core.errors import Invalid, KeyReused
+from opentill.core.errors import Invalid, KeyReused, NotFound
+from opentill.core.ids import is_id
 from opentill.dashboard import page_helpers
 from opentill.dashboard.labels import EVENT_TYPE
+from opentill.db import clock
 from opentill.db.database import Tx
-from opentill.portal import form_ids, lists, render
+from opentill.portal import form_ids, lists, payment_details, render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
-from opentill.webhooks import TYPES, DeliveryState, Endpoint, LogQuery, StoredEvent
+from opentill.webhooks import TYPES, DeliveryState, Endpoint, EventPage, LogQuery, StoredEvent
 
 # The least successful delivery of an event, which the list shows; RETRYING has failed before.
 _WORST_FIRST: Final[tuple[DeliveryState, ...]] = ("FAILED", "RETRYING", "PENDING", "SUCCEEDED")
@@ -30,6 +32,7 @@ class Row(msgspec.Struct, frozen=True):
     amount: str
     order_id: str
     customer: str
+    payout_id: str = ""
     delivery: DeliveryState | None = None  # None: no endpoint has received it, or should
 
 
@@ -44,9 +47,10 @@ async def _build_rows(tx: Tx, request: PageRequest, events: Sequence[StoredEvent
     for event, payload in zip(events, payloads, strict=True):
         order_id = str(payload.get("order_id") or "")
         order = orders_by_id.get(order_id)
-        amount = _format_amount(request, payload)
+        amount = _format_amount(request, payload, event.type)
         customer = (order and order.customer_email) or ""
-        rows.append(Row(event, amount, order_id, customer, states.get(event.id)))
+        payout_id = str(payload.get("payout_id") or "")
+        rows.append(Row(event, amount, order_id, customer, payout_id, states.get(event.id)))
     return rows
 
 
@@ -69,9 +73,23 @@ def _read_payload(event: StoredEvent) -> dict[str, Any]:
     return data
 
 
-def _format_amount(request: PageRequest, payload: Mapping[str, Any]) -> str:
-    """Return the amount of an event's payload as text, "" if it has none."""
-    text, currency = payload.get("amount"), payload.get("currency")
+def _payload_times(event: StoredEvent) -> list[tuple[str, int]]:
+    """Return the fields of the payload that are times in Unix ms, which are hard to read."""
+    fields = {"created_at": event.created_at, **_read_payload(event)}
+    return [
+        (name, value)
+        for name, value in fields.items()
+        if name.endswith("_at") and isinstance(value, int)
+    ]
+
+
+def _format_amount(request: PageRequest, payload: Mapping[str, Any], type_: str) -> str:
+    """Return the amount of an event's payload as text, "" if it has none.
+
+    Of a settled payment it is the amount without the fee, as the balance shows it.
+    """
+    field = "net_amount" if type_ == "order.settled" else "amount"
+    text, currency = payload.get(field), payload.get("currency")
     if not text or not currency:
         return ""
     return request.localizer.amount(money.Money(money.parse(text, currency), currency))
@@ -84,7 +102,12 @@ async def show(request: PageRequest) -> Response:
         zone = ZoneInfo(merchant.time_zone)
         days, type_ = lists.days(request, zone), lists.choice(request, "type", TYPES)
         query = LogQuery(within=days.range, before=lists.before(request), size=lists.SIZE)
-        page = await webhooks.list_events(tx, merchant.id, type_, query)
+        text = lists.text(request, "query")
+        page = (
+            EventPage(await _search(tx, request, text), "")
+            if text
+            else await webhooks.list_events(tx, merchant.id, type_, query)
+        )
         rows = await _build_rows(tx, request, page.items)
         endpoints = await webhooks.search(tx, merchant.id)
     return render.page(
@@ -96,9 +119,32 @@ async def show(request: PageRequest) -> Response:
         days=days,
         types=[(name, request.localizer.gettext(EVENT_TYPE[name])) for name in TYPES],
         type=type_,
+        text=text,
         rows=rows,
         before=page.before,
     )
+
+
+async def _search(tx: Tx, request: PageRequest, text: str) -> list[StoredEvent]:
+    """Return the event with an id, or the events of the payment with an id, newest first.
+
+    Other filters do not apply, since an id leaves nothing to choose from.
+    """
+    if not is_id(text):
+        return []
+    try:
+        order = await orders.find(tx, request.merchant_id, text)
+    except NotFound:
+        return await webhooks.find_events(tx, request.merchant_id, [text])
+    history = await orders.history(tx, request.merchant_id, order.id)
+    order_events = await webhooks.find_order_events(
+        tx,
+        request.merchant_id,
+        order.id,
+        payment_details.event_times(history),
+        movable=clock.movable(request.app.settings.gateways),
+    )
+    return await webhooks.find_events(tx, request.merchant_id, [event.id for event in order_events])
 
 
 async def show_one(request: PageRequest) -> Response:
@@ -120,6 +166,7 @@ async def _render_event(
         status,
         errors=errors or {},
         zone=ZoneInfo(merchant.time_zone),
+        payload_times=_payload_times(row.event),
         row=row,
         endpoints=[(endpoint, deliveries.get(endpoint.id)) for endpoint in endpoints],
         receivers=sum(_receives(endpoint, event) for endpoint in endpoints),

@@ -26,6 +26,10 @@ from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
+# The types of movements in the order of the changes of the balance, then the others.
+_FIRST_TYPES: Final[tuple[ledger.Type, ...]] = ("PAYMENT", "REFUND", "FEE")
+_TYPES: Final = (*_FIRST_TYPES, *(name for name in ledger.TYPES if name not in _FIRST_TYPES))
+
 
 class TypeTexts(msgspec.Struct, frozen=True):
     """The movements of one type: their number, and their sums by account and in total.
@@ -64,10 +68,9 @@ async def show(request: PageRequest) -> Response:
     merchant = await page_helpers.find_merchant(request)
     zone = ZoneInfo(merchant.time_zone)
     days = read_days(request, zone)
-    statements: Sequence[figures.Statement] = ()
-    if not days.errors:
-        db = request.app.replica.reading()
-        statements = await figures.statements(db, merchant.id, days.range)
+    shown = _this_month(request, zone) if days.errors else days
+    db = request.app.replica.reading()
+    statements = await figures.statements(db, merchant.id, shown.range)
     first_day = local(merchant.created_at, zone).date()
     return render.page(
         request,
@@ -75,20 +78,30 @@ async def show(request: PageRequest) -> Response:
         errors=days.errors,
         zone=zone,
         days=days,
+        shown=shown,
         months=[month for month in lists.months(request, zone) if month.end >= first_day],
         merchant=merchant,
-        first=day_text(request.localizer, days, days.first),
-        last=day_text(request.localizer, days, days.last),
+        first=day_text(request.localizer, shown, shown.first),
+        last=day_text(request.localizer, shown, shown.last),
         has_moved=bool(statements),
-        statements=texts(request.localizer, days, statements),
-        filters=urlencode({"from": days.first, "to": days.last}),
+        statements=texts(request.localizer, shown, statements),
+        filters=urlencode({"from": shown.first, "to": shown.last}),
     )
 
 
 def read_days(request: PageRequest, zone: ZoneInfo) -> Days:
     """Return the days in the query, by default this month's until today."""
+    return lists.days(request, zone, _month_until_today(request, zone))
+
+
+def _this_month(request: PageRequest, zone: ZoneInfo) -> Days:
+    """Return this month until today, whatever the query has."""
+    return lists.days(request, zone, _month_until_today(request, zone), reads_query=False)
+
+
+def _month_until_today(request: PageRequest, zone: ZoneInfo) -> tuple[date, date]:
     today = local(request.now, zone).date()
-    return lists.days(request, zone, (today.replace(day=1), today))
+    return today.replace(day=1), today
 
 
 def day_text(localizer: Localizer, days: Days, text: str) -> str:
@@ -131,7 +144,8 @@ def _format(localizer: Localizer, days: Days, row: figures.Statement) -> Stateme
     types = None
     if row.types is not None:
         by_effect = sorted(
-            row.types, key=lambda type_: sum(getattr(type_, name) for name in ACCOUNTS) == 0
+            row.types,
+            key=lambda type_: (type_.type in ledger.TRANSFERS, _TYPES.index(type_.type)),
         )
         types = [type_texts(type_) for type_ in by_effect]
     changes = None

@@ -138,7 +138,7 @@ def _report(
             (_("Merchant ID"), merchant.id),
             *_seller(merchant, _),
             (_("Issued by"), _issuer(request)),
-            (_("Days"), f"{first or _('the first movement')} – {last or _('now')}"),
+            (_("Period"), f"{first or _('the first movement')} – {last or _('now')}"),
             (_("Created"), f"{localizer.moment_in(request.now, zone)} ({zone.key})"),
         ],
         tables=tables,

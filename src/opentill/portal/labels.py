@@ -174,7 +174,6 @@ ENTRY_TYPE: Final = {
     "FEE": N_("Fee"),
     "BALANCE_CORRECTION": N_("Correction"),
 }
-# The name of a FREEZE by the source of its entry.
 HELD_FOR: Final = {
     "refund": N_("Held for refund"),
     "dispute": N_("Held for dispute"),
@@ -215,6 +214,7 @@ MISSING_OBJECT: Final = {
     "keys": N_("API key not found"),
     "webhooks": N_("Webhook endpoint not found"),
     "events": N_("Event not found"),
+    "requests": N_("Request not found"),
     "merchants": N_("Merchant not found"),
     "people": N_("Person not found"),
     "reconciliation": N_("Difference not found"),

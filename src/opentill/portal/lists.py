@@ -115,13 +115,20 @@ class Pager(msgspec.Struct, frozen=True):
         return min(self.number * self.size, self.total)
 
 
-def days(request: PageRequest, zone: ZoneInfo, default: tuple[date, date] | None = None) -> Days:
+def days(
+    request: PageRequest,
+    zone: ZoneInfo,
+    default: tuple[date, date] | None = None,
+    *,
+    reads_query: bool = True,
+) -> Days:
     """Read the query's ``from`` and ``to``.
 
-    ``default``: the first and last day if the query has neither field, not even empty.
+    ``default``: the first and last day if the query has neither field, not even empty, or if it is
+    not read.
     """
     first, last = (request.query.get(name, "").strip() for name in ("from", "to"))
-    if default is not None and not {"from", "to"} & request.query.keys():
+    if default is not None and not (reads_query and {"from", "to"} & request.query.keys()):
         first, last = (day.isoformat() for day in default)
     errors: dict[str, str] = {}
     since, until = 0, FOREVER

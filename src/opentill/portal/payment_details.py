@@ -215,14 +215,14 @@ async def _events(
         tx,
         merchant_id,
         order_id,
-        _event_times(history),
+        event_times(history),
         movable=clock.movable(settings.gateways),
     )
     deliveries = await webhooks.find_deliveries_of(tx, merchant_id, [one.id for one in events])
     return events, deliveries, await webhooks.search(tx, merchant_id)
 
 
-def _event_times(history: list[HistoryRow]) -> Iterator[int]:
+def event_times(history: list[HistoryRow]) -> Iterator[int]:
     """Yield the time of each event that the history's changes have emitted."""
     for row in history:
         # A change that is not in ``_EMITTED`` keeps the status, and emits at most one event.

@@ -134,6 +134,12 @@ async def list_events(tx: Tx, merchant_id: str, type_: Type | None, query: LogQu
     return EventPage(events, before or "")
 
 
+async def find_events(tx: Tx, merchant_id: str, event_ids: Sequence[str]) -> list[StoredEvent]:
+    """Return the events with these ids that are still kept, newest first."""
+    rows = await queries.KEPT_EVENTS.all(tx, merchant_id=merchant_id, ids=list(event_ids))
+    return sorted(rows, key=lambda event: (event.created_at, event.id), reverse=True)
+
+
 async def find_event(
     tx: Tx, merchant_id: str, event_id: str
 ) -> tuple[StoredEvent, dict[str, DeliveryDetails]]:
