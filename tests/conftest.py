@@ -80,6 +80,7 @@ LONG_TESTS: Final = (
     "tests/test_recipes.py",
     "tests/cli/test_readme.py",
     "tests/cli/test_running.py",
+    "tests/cli/test_starting.py",
     "tests/server/test_embedded.py",
     "tests/javascript/",
     "tests/client/test_shops.py",
