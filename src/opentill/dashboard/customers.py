@@ -89,7 +89,7 @@ async def show(request: PageRequest) -> Response:
         "customers.html",
         email=email,
         errors=errors,
-        zone=await page_helpers.find_zone(request),
+        zone=page_helpers.zone_of(request),
         pager=pager,
         sort=sort,
         sorts=_SORTS,
@@ -184,7 +184,7 @@ def _file_rows(customer: Customer) -> list[Sequence[str]]:
 
 async def show_one(request: PageRequest) -> Response:
     """Show a customer's totals by currency, and all their payments."""
-    db, zone = request.app.replica.reading(), await page_helpers.find_zone(request)
+    db, zone = request.app.replica.reading(), page_helpers.zone_of(request)
     merchant_id, email = request.merchant_id, lists.text(request, "email", 254)
     if not email:
         return page_helpers.redirect(request, "customers")

@@ -22,7 +22,7 @@ _RARE: Final = ("ACCEPTED", "RECOVERED")
 
 async def show_list(request: PageRequest) -> Response:
     """Show the disputes of a range of days, open ones first."""
-    zone = await page_helpers.find_zone(request)
+    zone = page_helpers.zone_of(request)
     days = lists.days(request, zone)
     state = _read_choice(request)
     number = lists.page_number(request)
@@ -98,7 +98,7 @@ async def show_rate(request: PageRequest) -> Response:
 
 async def show_file(request: PageRequest) -> Response:
     """Send all pages of the list as CSV."""
-    zone = await page_helpers.find_zone(request)
+    zone = page_helpers.zone_of(request)
     days = lists.days(request, zone)
     if days.errors:  # redirect to the page, which shows the errors
         return page_helpers.redirect(request, "disputes", **request.query)

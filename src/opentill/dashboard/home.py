@@ -23,7 +23,7 @@ from opentill import (
 )
 from opentill.core import times
 from opentill.core.money import Money
-from opentill.dashboard import home_figures, payout_wait
+from opentill.dashboard import home_figures, page_helpers, payout_wait
 from opentill.db.database import Tx
 from opentill.merchants import Merchant
 from opentill.orders import Order
@@ -233,7 +233,7 @@ async def _waiting_payouts(tx: Tx, request: PageRequest) -> list[Todo]:
     if wait.until is None:
         text = N_("Payouts wait: the bank returned one, so check the bank account")
         return [Todo(text, 1, "/payouts/account")]
-    zone = ZoneInfo((await merchants.find(tx, request.access.merchant_id)).time_zone)
+    zone = page_helpers.zone_of(request)
     day = request.localizer.recent_moment(wait.until, zone, request.now)
     text = N_("Payouts wait until {day}, since the bank account was changed")
     return [Todo(text, 1, "/payouts/account", day=day)]
@@ -250,7 +250,7 @@ async def _unanswered_disputes(tx: Tx, request: PageRequest) -> Todo:
     )
     day = ""
     if respond_by is not None:
-        zone = ZoneInfo((await merchants.find(tx, request.access.merchant_id)).time_zone)
+        zone = page_helpers.zone_of(request)
         day = request.localizer.recent_date(respond_by, zone, request.now)
     text = _DISPUTES[number == 1, bool(day)]
     page, limit = "/disputes?status=TO_RESPOND", disputes.MOST_COUNTED

@@ -109,7 +109,7 @@ async def create(request: PageRequest) -> Response:
     errors: dict[str, str] = {}
     if not name:
         errors["name"] = _NAME_ERROR
-    expires_at = _end_of_day(last_day, await page_helpers.find_zone(request))
+    expires_at = _end_of_day(last_day, page_helpers.zone_of(request))
     if last_day and expires_at is None:
         errors["expires"] = N_("Enter a day as 2026-01-31")
     elif expires_at is not None and expires_at <= request.now:

@@ -217,7 +217,7 @@ async def create(request: PageRequest) -> Response:
     form = await request.form()
     entries = {name: form.get(name, "").strip() for name in _FIELDS}
     actor = people.actor_of(request.login, _REASON)
-    zone = await page_helpers.find_zone(request)
+    zone = page_helpers.zone_of(request)
     try:
         body = _build_body(entries, zone)
 

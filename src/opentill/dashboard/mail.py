@@ -20,7 +20,7 @@ async def _find(request: PageRequest) -> mail.Mail:
 async def show_mail(request: PageRequest) -> Response:
     """Show a mail: its result, and its text. Raises NotFound."""
     row = await _find(request)
-    return await mail_preview.page(request, row, await page_helpers.find_zone(request))
+    return await mail_preview.page(request, row, page_helpers.zone_of(request))
 
 
 async def show_frame(request: PageRequest) -> Response:

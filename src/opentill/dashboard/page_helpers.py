@@ -24,9 +24,9 @@ async def find_merchant(request: PageRequest) -> Merchant:
         return await merchants.find(tx, request.merchant_id)
 
 
-async def find_zone(request: PageRequest) -> ZoneInfo:
-    """Read the time zone of the merchant in the path."""
-    return ZoneInfo((await find_merchant(request)).time_zone)
+def zone_of(request: PageRequest) -> ZoneInfo:
+    """Return the time zone of the merchant in the path."""
+    return ZoneInfo(request.access.time_zone)
 
 
 async def product_choices(request: PageRequest, chosen_id: str) -> list[Product]:

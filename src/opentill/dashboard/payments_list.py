@@ -187,7 +187,7 @@ async def _read_page(request: PageRequest, search: Search) -> orders.CountedPage
 
 async def show(request: PageRequest) -> Response:
     """Show the list. A poll of the page itself gets only the rows, and 304 if they are the same."""
-    zone = await page_helpers.find_zone(request)
+    zone = page_helpers.zone_of(request)
     search = await _read_search(request, zone)
     page = await _read_page(request, search)
     payments, pager = page.orders, Pager(lists.page_number(request), page.total)
@@ -257,7 +257,7 @@ def _csv_address(request: PageRequest) -> str:
 
 async def export(request: PageRequest) -> Response:
     """Send the list's payments on all pages as CSV. A wrong filter redirects to the list."""
-    zone = await page_helpers.find_zone(request)
+    zone = page_helpers.zone_of(request)
     search = await _read_search(request, zone)
     db, merchant_id = request.app.replica.reading(), request.merchant_id
     if search.errors:

@@ -127,8 +127,7 @@ _LIST_COLUMNS: Final = (
 
 async def show_list_file(request: PageRequest) -> Response:
     """Send all pages of the list as CSV, newest first."""
-    async with request.app.db.connection() as tx:
-        zone = ZoneInfo((await merchants.find(tx, request.access.merchant_id)).time_zone)
+    zone = page_helpers.zone_of(request)
     days = lists.days(request, zone)
     if days.errors:  # redirect to the page, which shows the errors
         return page_helpers.redirect(request, "payouts", **request.query)
@@ -229,7 +228,7 @@ async def show_file(request: PageRequest) -> Response:
     """Send the contents of a payout as CSV, oldest first. Raises NotFound."""
     merchant_id, db = request.access.merchant_id, request.app.db
     async with db.snapshot() as tx:
-        zone = ZoneInfo((await merchants.find(tx, merchant_id)).time_zone)
+        zone = page_helpers.zone_of(request)
         payout = await payouts.find(tx, merchant_id, request.ids["payout"])
         contents = or_not_found(await figures.find_payout_contents(tx, merchant_id, payout.id))
 

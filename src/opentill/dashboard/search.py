@@ -50,7 +50,7 @@ async def show(request: PageRequest) -> Response:
     groups: list[Group] = []
     if search.suggests(request):
         groups = await _find_groups(request, text) if text else groups
-        zone = await page_helpers.find_zone(request)
+        zone = page_helpers.zone_of(request)
         return search.render_suggestions(request, text, groups, zone)
     if text:
         page = await _page_of_id(request, text)
@@ -66,7 +66,7 @@ async def show(request: PageRequest) -> Response:
         errors=errors,
         groups=groups,
         examples=[] if groups else await _find_examples(request),
-        zone=await page_helpers.find_zone(request),
+        zone=page_helpers.zone_of(request),
     )
 
 

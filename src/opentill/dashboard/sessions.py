@@ -83,9 +83,8 @@ async def _render_list(
     wait: str = "",
 ) -> Response:
     async with request.app.db.connection() as tx:
-        merchant = await merchants.find(tx, request.merchant_id)
         product, product_error = await _find_product(tx, request)
-    zone = ZoneInfo(merchant.time_zone)
+    merchant_id, zone = request.merchant_id, page_helpers.zone_of(request)
     days = lists.days(request, zone)
     email, email_error = _read_email(request)
     query = SessionsQuery(
@@ -97,16 +96,16 @@ async def _render_list(
         product_id=None if product is None else product.id,
         customer_email=None if email_error or not email else email,
     )
-    page, total = await checkouts.list_page(request.app.db, merchant.id, query)
+    page, total = await checkouts.list_page(request.app.db, merchant_id, query)
     async with request.app.db.connection() as tx:
-        by_id = await orders.find_many(tx, merchant.id, [session.order_id for session in page])
+        by_id = await orders.find_many(tx, merchant_id, [session.order_id for session in page])
     choices = await page_helpers.product_choices(request, product.id if product else "")
     sold = [choice for choice in choices if choice.status == "ACTIVE"]
     offered = {
         method
         for currency in {choice.currency for choice in sold}
         for method in gateways.offered_methods(
-            request.app.gateways, currency, merchant_id=merchant.id
+            request.app.gateways, currency, merchant_id=merchant_id
         )
     }
     return render.page(

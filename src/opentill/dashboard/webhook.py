@@ -3,12 +3,11 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo
 
 import msgspec
 from starlette.responses import Response
 
-from opentill import merchants, people, webhooks
+from opentill import people, webhooks
 from opentill.core import pasted
 from opentill.core.encryption import WrongKey
 from opentill.core.errors import Invalid, KeyReused, NotFound
@@ -54,7 +53,7 @@ async def show(request: PageRequest) -> Response:
 
 async def _list_deliveries(request: PageRequest, tx: Tx, endpoint: Endpoint) -> dict[str, Any]:
     """Return the values of the list of deliveries and of its filters."""
-    zone = ZoneInfo((await merchants.find(tx, request.merchant_id)).time_zone)
+    zone = page_helpers.zone_of(request)
     days = lists.days(request, zone)
     state = lists.choice(request, "status", DELIVERY_STATES)
     query = LogQuery(within=days.range, before=lists.before(request))

@@ -380,7 +380,8 @@ async def visit(
         merchant = await merchants.find(tx, merchant_id)
     await db.run(lambda tx: _visit(tx, login, merchant_id, now))
     standing = (merchant.status == "SUSPENDED", merchant.charge_off or merchant.payout_off or "")
-    return Access(login, merchant_id, merchant.name, None, workplaces or [], *standing)
+    zone = merchant.time_zone
+    return Access(login, merchant_id, merchant.name, None, workplaces or [], zone, *standing)
 
 
 async def _visit(tx: Tx, login: Login, merchant_id: str, now: int) -> None:

@@ -91,6 +91,7 @@ class Workplace(msgspec.Struct, frozen=True, kw_only=True):
     merchant_id: str
     merchant_name: str
     role: MerchantRole
+    time_zone: str
     is_suspended: bool = False
     suspension_reason: str = ""
 
@@ -228,6 +229,7 @@ class Access(msgspec.Struct, frozen=True):
     merchant_name: str
     role: MerchantRole | None  # None for staff, who may only read
     workplaces: list[Workplace]  # all merchants that the person is a member of
+    time_zone: str  # of the merchant
     is_suspended: bool = False  # whether the operator has suspended the merchant
     suspension_reason: str = ""
 
@@ -240,6 +242,7 @@ class Access(msgspec.Struct, frozen=True):
             workplace.merchant_name,
             workplace.role,
             workplaces,
+            workplace.time_zone,
             workplace.is_suspended,
             workplace.suspension_reason,
         )

@@ -170,7 +170,7 @@ OTHER_OWNERS = Value(
 WORKPLACES = Query(
     Workplace,
     """
-    select m.merchant_id, r.name as merchant_name, m.role,
+    select m.merchant_id, r.name as merchant_name, m.role, r.time_zone,
         r.status = 'SUSPENDED' as is_suspended,
         coalesce(r.charge_off, r.refund_off, r.payout_off, '') as suspension_reason
     from members m join merchants r on r.id = m.merchant_id
