@@ -19,7 +19,7 @@ from opentill.gateways.conformance.running import Cases, Run
 from opentill.gateways.model import Expires, PaymentOutcome, RefundRequest
 
 _MOST_REQUESTS: Final = 5  # of one operation
-# How many requests an operation of an adapter sends, once a test has queried out.
+# How many requests an operation of an adapter sends, once a test has found out.
 _requests: Final[dict[tuple[type[Provider], str], int]] = {}
 _ADRIFT: Final = ("UNKNOWN", "UNREACHABLE")
 _OPEN: Final = ("ACTION_REQUIRED", "PENDING")

@@ -91,7 +91,7 @@ class PaymentCases(Cases):
         run(work)
 
     def test_unknown(self, provider: Provider, run: Run) -> None:
-        """An id that the provider has not seen is not queried, or will never be paid."""
+        """An id that the provider has not seen is not found, or will never be paid."""
 
         async def work(case: Case) -> None:
             attempt_id = provider.unknown_attempt(time.time_ns() // 1_000_000)
