@@ -13,6 +13,8 @@ from playwright.async_api import Browser, async_playwright
 
 from support.alipay_shop import alipay_bank, alipay_shop
 from support.page_server import open_session, page_server
+from support.paypal_shop import paypal_bank, paypal_shop
+from support.wechat_pay_shop import wechat_pay_bank, wechat_pay_shop
 
 # The headless shell has no tabs and toolbars, and takes half the processor time of Chromium.
 CHROMIUMS = ("chromium-headless-shell", "chromium")
@@ -38,4 +40,14 @@ async def browser() -> AsyncIterator[Browser]:
         await chromium.close()
 
 
-__all__ = ["alipay_bank", "alipay_shop", "browser", "open_session", "page_server"]
+__all__ = [
+    "alipay_bank",
+    "alipay_shop",
+    "browser",
+    "open_session",
+    "page_server",
+    "paypal_bank",
+    "paypal_shop",
+    "wechat_pay_bank",
+    "wechat_pay_shop",
+]

@@ -30,6 +30,10 @@ class CredentialField(msgspec.Struct, frozen=True, kw_only=True):
     value: str
 
 
+# Optional fields that most accounts fill in.
+_USUAL: Final = frozenset({"wechat_pay_certificate"})
+
+
 def defaults_of(gateway: str, settings: Settings) -> dict[str, str]:
     """Return the first values of a form: the address of this deployment's own sandbox bank."""
     has_bank = gateway == SANDBOX and settings.sandbox_secret
@@ -54,7 +58,7 @@ def fields_of(gateway: str, form: Mapping[str, str]) -> list[CredentialField]:
             hint=CREDENTIAL_HINT.get(option.name, ""),
             is_secret=option.secret,
             is_file=option.is_file,
-            is_main=not option.default and not option.optional,
+            is_main=option.name in _USUAL or not (option.default or option.optional),
             default=option.default,
             value="" if option.secret else form.get(_field_id(option, gateway), ""),
         )

@@ -4,7 +4,7 @@ Pages ask for the proof of identity before the form is shown, so that no credent
 entered twice. The provider is asked whether it accepts them before they are saved.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from opentill import merchants, people
 from opentill.console import credential_fields
+from opentill.console.credential_fields import CredentialField
 from opentill.console.gateway_account import REASON, about_account, find_account
 from opentill.console.gateway_accounts import PLACE, account_choices
 from opentill.console.gateway_tests import find_merchant_id
@@ -80,14 +81,20 @@ async def _form(
         values={name: entered.get(name, "") for name in _FIELDS},
         chooses_mode=registry.mode_of_credentials(gateway, {}) is None and gateway != "stripe",
         is_live=request.app.settings.livemode,
-        opens_more=any(
-            field.id in (errors or {}) for field in fields if not field.is_main
-        ) or any(name in (errors or {}) for name in ("merchant",)),
+        opens_more=_needs_more(fields, values or {}, errors or {}),
         is_refused=is_refused,
         form_id=form_ids.new_form_id(),
         errors=dict(errors or {}),
         wait=wait,
     )  # fmt: skip
+
+
+def _needs_more(
+    fields: Sequence[CredentialField], values: Mapping[str, str], errors: Mapping[str, str]
+) -> bool:
+    """Whether something under "Other settings" was entered, or is wrong."""
+    names = ["merchant", *(field.id for field in fields if not field.is_main)]
+    return any(name in errors or values.get(name, "").strip() for name in names)
 
 
 async def confirm_form(request: PageRequest) -> Response:
