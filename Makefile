@@ -162,7 +162,7 @@ lock:
 	$(COMPILE) benchmarks/peers/requirements.in $(ARGS) --output-file benchmarks/peers/requirements.lock
 	$(COMPILE) tests/generated/requirements.in $(ARGS) --output-file tests/generated/requirements.lock
 	$(BIN)/python tools/licenses.py
-	for place in clients/javascript tests/generated/node tests/browser/axe; do ( cd $$place && \
+	for place in clients/javascript tests/generated/node tests/browser/axe tests/gateways/ganache; do ( cd $$place && \
 		npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved ) || exit 1; done
 
 # FORCE if the environment was created in another place: its programs contain that path and would run the

@@ -187,6 +187,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         "db.queries": "ROW_COUNTS",
         "disputes.queries": "ANYWHERE CLAIM_UNMATCHED COUNT_UNMATCHED DUE MAKE_DUE OF_ALL"
         " UNFORWARDED",
+        "deposits.queries": "CASES_OF_ATTEMPTS CLOSE_CASE OPEN_CASES",
         "epay.queries": "ALL ANY FAILED_NOTICES MAKE_NOTICES_DUE PAID_TWICE PRUNE_REQUESTS"
         " SKIP_NOTICES",
         "figures.brand_queries": "CLEAR DIFFER DISPUTES_OF_ALL LOCK PAYMENTS_OF_ALL RECOUNT",

@@ -163,6 +163,7 @@ CLOCKS: Final = {
     "http/operations.py": "now_ms, the clock of requests",
     "core/ids.py": "the time in an id",
     "http/middleware.py": "the duration of a request",
+    "deposits/scanning.py": "real time: leases, and the age of blocks",
     "db/migrations.py": "the time at which a file was applied",
     "callbacks/reading.py": "real time: the age of a signature of another machine",
     "client/retries.py": "real time on a merchant's machine: the date in Retry-After",

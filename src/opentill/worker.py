@@ -23,6 +23,7 @@ from opentill.db import rate_limits
 from opentill.db.clock import now_ms
 from opentill.db.database import Db
 from opentill.db.jobs import GatewayFilter
+from opentill.deposits import jobs as deposit_jobs
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import jobs as epay_jobs
 from opentill.figures import jobs as figure_jobs
@@ -153,6 +154,11 @@ async def _match_refunds(app: App) -> int:
     return await refund_jobs.match(app.db, app.clock())
 
 
+async def _scan_deposits(app: App) -> int:
+    await deposit_jobs.scan_all(app.db, app.gateways, app.clock())
+    return 0  # 0 makes the job pause: chains have a new block every few seconds
+
+
 async def _expire_sessions(app: App) -> int:
     return await checkout_jobs.expire_due(app.db, app.clock())
 
@@ -229,6 +235,7 @@ JOBS: Final = (
     #   name       pause (s)  function
     Job("match_disputes", 5.0, _match_disputes),
     Job("match_refunds", 5.0, _match_refunds),
+    Job("scan_deposits", 2.0, _scan_deposits),
     Job("expire_sessions", 5.0, _expire_sessions),
     Job("settle", 5.0, _settle),
     Job("release_reserves", 5.0, _release_reserves),

@@ -14,10 +14,11 @@ from opentill.sandbox import alipay, paypal, wechat_pay
 from support import epay_gateway_server, sandbox_bank
 from support.api_server import SECRETS, ApiServer, serving
 from support.databases import cloned_database
+from support.ganache import XPUB
 from support.ports import free_socket, url_of
 from support.stripe_server import KEY, SECRET, StripeServer
 
-NAMES: Final = ("sandbox", "stripe", "epay", "alipay", "wechat_pay", "paypal", "manual")
+NAMES: Final = ("sandbox", "stripe", "epay", "alipay", "wechat_pay", "paypal", "evm", "manual")
 
 
 class GatewayDeployment:
@@ -127,6 +128,8 @@ def _settings(url: str, directory: Path) -> Settings:
             "wechat_pay_mchid": wechat_pay.MCHID, "wechat_pay_appid": wechat_pay.APPID,
             "wechat_pay_public_key_id": wechat_pay.PUBLIC_KEY_ID,
             "paypal_client_id": paypal.CLIENT_ID, "paypal_webhook_id": paypal.WEBHOOK_ID,
+            "evm_rpc_url": "http://127.0.0.1:9", "evm_chain_id": "1337", "evm_xpub": XPUB,
+            "evm_tokens": f"USDT:0x{'12' * 20}:6",
             "manual_instructions": "IBAN",
         },
         limit_ip_per_minute=0,

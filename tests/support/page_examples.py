@@ -10,16 +10,19 @@ from opentill.pages.model import (
     METHODS,
     Attempt,
     Brand,
+    Deposit,
     Item,
     Link,
     LinkEntries,
     Payment,
     Receipt,
+    TokenAmount,
 )
 from opentill.pages.render import (
     Page,
     Visit,
     continue_page,
+    deposit_page,
     link_page,
     open_page,
     receipt_page,
@@ -50,6 +53,15 @@ PAYMENT = Payment(
     cancel_url="https://shop.example/basket",
     email="maria@example.com",
     methods=METHODS,
+)
+DEPOSIT = Deposit(
+    network="Ethereum",
+    address="0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266",
+    tokens=(
+        TokenAmount("USDT", "12345678.123456", "ethereum:0x1"),
+        TokenAmount("USDC", "12345678.123456", "ethereum:0x2"),
+    ),
+    received=Money(400, "USD"),
 )
 ATTEMPT = Attempt(
     id="att_01k0a1b2c3d4e5f6g7h8j9kmnp",
@@ -172,6 +184,7 @@ def render_pages(
         action_url="",
         qr_text=attempt.qr_text or "IBAN DE00 0000\nReference 4711",
     )
+    deposit_attempt = msgspec.structs.replace(attempt, method="CRYPTO", action_url="")
     return {
         "open": open_page(msgspec.structs.replace(payment, attempt=None), visit),
         "wallet-or-card": open_page(
@@ -194,6 +207,7 @@ def render_pages(
         "continue": continue_page(payment, visit, attempt),
         "qr": continue_page(payment, visit, qr_attempt),
         "transfer": continue_page(payment, visit, transfer_attempt),
+        "deposit": deposit_page(payment, visit, deposit_attempt, DEPOSIT),
         "waiting": status_page(payment, visit, "waiting"),
         "paid": status_page(paid, visit, "paid"),
         "refunded": status_page(

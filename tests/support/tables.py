@@ -36,6 +36,13 @@ TABLES: Final = {
     "delivery_attempts": Table("webhooks", "merchant"),
     # several features write it: each adds the public ids that it creates
     "directory": Table("", "server", "finds the merchant of a public id"),
+    "deposit_addresses": Table("orders", "server", "found by an address of a chain"),
+    "deposit_cases": Table("deposits", "server", "found by a transaction of a chain"),
+    "deposit_keys": Table("orders", "server", "numbers of addresses, for all merchants"),
+    "deposit_positions": Table("deposits", "server", "about accounts at gateways"),
+    "deposit_refunds": Table("deposits", "server", "found by a transaction of a chain"),
+    "deposit_sums": Table("deposits", "server", "found by an address of a chain"),
+    "deposit_transfers": Table("deposits", "server", "found by a transaction of a chain"),
     "dispute_evidence": Table("disputes", "merchant"),
     "dispute_notes": Table("disputes", "merchant"),
     "disputes": Table("disputes", "merchant"),

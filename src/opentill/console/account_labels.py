@@ -10,6 +10,7 @@ from opentill.web.translations import N_, NC_
 GATEWAY_TITLE: Final = {
     "alipay": N_("Alipay"),
     "epay": NC_("gateway", "Epay"),
+    "evm": N_("USDT and USDC"),
     "paypal": NC_("gateway", "PayPal"),
     "sandbox": N_("Sandbox bank"),
     "stripe": NC_("gateway", "Stripe"),
@@ -44,6 +45,7 @@ GATEWAY_ACCOUNT_RESULT: Final = {
 GATEWAY_ABOUT: Final = {
     "alipay": N_("Your own contract with Alipay"),
     "epay": N_("A server that speaks the Epay (易支付) protocol"),
+    "evm": N_("Stablecoins on Ethereum and compatible chains, to addresses of your own wallet"),
     "paypal": N_("Cards and PayPal accounts"),
     "sandbox": N_("A simulated bank, for tests"),
     "stripe": N_("Cards and wallets"),
@@ -66,6 +68,11 @@ CREDENTIAL: Final = {
     "epay_currency": N_("Currency"),
     "epay_mode": N_("How payments are started"),
     "epay_query": N_("How orders are queried"),
+    "evm_rpc_url": N_("Address of the node"),
+    "evm_chain_id": N_("Number of the chain"),
+    "evm_xpub": N_("Extended public key"),
+    "evm_tokens": N_("Tokens"),
+    "evm_confirmations": N_("Confirmations"),
     "paypal_client_id": N_("Client ID"),
     "paypal_client_secret": N_("Secret"),
     "paypal_webhook_id": N_("Webhook ID"),
@@ -103,6 +110,16 @@ CREDENTIAL_HINT: Final = {
     "epay_url": N_("The folder of its submit.php."),
     "epay_mode": N_("mapi, or submit if the server has no mapi.php."),
     "epay_query": N_("get, or post so that the key is in no address."),
+    "evm_rpc_url": N_("https://… of its JSON-RPC, with the key of your node service."),
+    "evm_chain_id": N_(
+        "1 is Ethereum, 56 BNB Smart Chain, 137 Polygon, 8453 Base, 42161 Arbitrum."
+    ),
+    "evm_xpub": N_(
+        "xpub… of the account m/44'/60'/0' of a wallet that is used for nothing else. Never enter "
+        "a private key or recovery words."
+    ),
+    "evm_tokens": N_("USDT,USDC, or USDT:0x…:6 where the contract is not known."),
+    "evm_confirmations": N_("Without a number, as many blocks as are usual on the chain."),
     "paypal_webhook_id": N_("Of the app’s webhook. Its address is shown after saving."),
     "paypal_merchant_id": N_("Your PayPal account, which receives payments."),
     "paypal_ca": N_("In PEM. Without them, those for TLS."),

@@ -33,6 +33,8 @@ ACTION: Final[Mapping[str, str]] = {
     "balance recharge": N_("Balance recharged"),
     "balance reject": N_("Adjustment rejected"),
     "balance unfreeze": N_("Money released"),
+    "deposits handled": N_("Token transfer handled"),
+    "deposits refunded": N_("Refund in tokens recorded"),
     "disputes deadline": N_("Dispute deadline changed"),
     "disputes dismiss": N_("Unmatched dispute dismissed"),
     "disputes evidence": N_("Evidence added"),

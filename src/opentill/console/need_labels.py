@@ -13,6 +13,7 @@ NEED: Final = {
     "open_disputes": N_("Open disputes: {number}"),
     "unmatched": N_("Disputes without an order: {number}"),
     "refund_cases": N_("Refunds that need attention: {number}"),
+    "deposits": N_("Token transfers that need attention: {number}"),
     "duplicates": N_("Second payments not refunded: {number}"),
     "paid_twice": N_("Epay numbers that were paid twice: {number}"),
     "failed_refunds": N_("Failed refunds: {number}"),
@@ -53,6 +54,11 @@ NEED_TEXT: Final = {
         "at a gateway but do not fit their order. The latter are "
         "retried automatically."
     ),
+    "deposits": N_(
+        "Customers sent more tokens than were due or tokens that the account does not take, or a "
+        "confirmed transfer disappeared from its chain. Record what you did with `opentill "
+        "deposits handled`."
+    ),
     "duplicates": N_(
         "Customers paid the same order twice, and the second payment was not refunded within an "
         "hour."
@@ -89,6 +95,7 @@ NEED_TIME: Final = {
     "refund_cases": N_("Reported"),
     "responses": NC_("dispute", "Responded"),
     "disputes": N_("Respond by"),
+    "deposits": NC_("payment", "Received"),
     "duplicates": NC_("payment", "Received"),
     "paid_twice": N_("Paid twice since"),
     "failed_refunds": NC_("refund", "Failed"),
@@ -103,6 +110,7 @@ NEED_TITLE: Final = {
     "disputes": N_("Disputes near their deadline"),
     "unmatched": N_("Disputes without an order"),
     "refund_cases": N_("Refunds that need attention"),
+    "deposits": N_("Token transfers that need attention"),
     "duplicates": N_("Second payments not refunded"),
     "paid_twice": N_("Epay numbers that were paid twice"),
     "failed_refunds": N_("Failed refunds"),
@@ -111,4 +119,10 @@ NEED_TITLE: Final = {
     "endpoints": N_("Disabled webhook endpoints"),
     "notices": N_("Epay shops without their notification"),
     "returned": N_("Payouts that banks returned"),
+}
+# What kind of case a token transfer is.
+DEPOSIT_CASE: Final = {
+    "EXCESS": N_("More arrived than was due"),
+    "UNKNOWN_TOKEN": N_("A token that the account does not take"),
+    "REORGANIZED": N_("A confirmed transfer disappeared from its chain"),
 }

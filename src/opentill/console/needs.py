@@ -6,12 +6,13 @@ bounded and reads an index, however many orders there are.
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
 from opentill import (
+    deposits,
     disputes,
     epay,
     ledger,
@@ -23,7 +24,17 @@ from opentill import (
     webhooks,
 )
 from opentill.console.labels import DISPUTE_RESPONSE_TEXT
-from opentill.console.need_labels import NEED_COLUMN, NEED_TIME
+from opentill.console.need_columns import (
+    OF_ENDPOINTS,
+    OF_NOTICES,
+    OF_NUMBERS,
+    OF_PAYMENTS,
+    OF_PAYOUTS,
+    OF_RESPONSES,
+    WITH_REASON,
+    Column,
+)
+from opentill.console.need_labels import DEPOSIT_CASE
 from opentill.console.second_person import count_approvable, count_confirmable_resets
 from opentill.console.zone import ZONE
 from opentill.core.languages import Language
@@ -69,41 +80,6 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         if self.page.startswith(("/payments/", "/disputes/", "/payouts/")):
             return CONSOLE_PATH + self.page
         return f"/dashboard/{self.merchant_id}{self.page}"
-
-
-class Column(NamedTuple):
-    """A column of a list: what its cells show, and its place in the two lines of a phone's row."""
-
-    name: str  # a key of ``NEED_COLUMN``; "time" is the column of ``NEED_TIME``
-    kind: str
-
-    def heading(self, need: str) -> str:
-        """Return the heading in the list of a kind."""
-        return NEED_TIME[need] if self.name == "time" else NEED_COLUMN[self.name]
-
-
-_MERCHANT: Final = Column("merchant", "words below")
-_REASON: Final = Column("reason", "words under")
-_TIME: Final = Column("time", "words below-end")
-_AMOUNT: Final = Column("amount", "number at-end")
-# The columns of a list of payments, whose first column has the link.
-_OF_PAYMENTS: Final = (Column("customer", "words at-start"), _MERCHANT, _TIME, _AMOUNT)
-_WITH_REASON: Final = (*_OF_PAYMENTS[:2], _REASON, *_OF_PAYMENTS[2:])
-_OF_RESPONSES: Final = (*_OF_PAYMENTS[:2], Column("response", "words under"), *_OF_PAYMENTS[2:])
-_OF_NUMBERS: Final = (
-    Column("number", "words at-start"),
-    Column("customer", "words"),
-    *_OF_PAYMENTS[1:],
-)
-_OF_PAYOUTS: Final = (
-    Column("merchant", "words at-start"),
-    Column("payout", "words below"),
-    _REASON,
-    _TIME,
-    _AMOUNT,
-)
-_OF_ENDPOINTS: Final = (Column("endpoint", "words at-start"), _MERCHANT, _REASON, _TIME)
-_OF_NOTICES: Final = (*_OF_PAYMENTS[:2], _REASON, _TIME)
 
 
 async def _count_none(_tx: Tx, _now: int) -> int:
@@ -313,6 +289,24 @@ async def _paid_twice(tx: Tx, now: int) -> list[Item]:
     ]
 
 
+async def _deposits(tx: Tx, _now: int) -> list[Item]:
+    return [
+        Item(
+            merchant_id=case.merchant_id,
+            order_id=case.order_id,
+            subject=case.order_id,
+            page=f"/payments/{case.order_id}",
+            at=case.opened_at,
+            detail=case.kind,
+        )
+        for case in (await deposits.list_open_cases(tx))[:MOST]
+    ]
+
+
+def _explain_deposit(kind: str, language: Language) -> str:
+    return translate("merchant", language, DEPOSIT_CASE[kind])
+
+
 async def _books(tx: Tx, _now: int) -> int:
     return len(await ledger.list_violated(tx, MOST))
 
@@ -361,8 +355,8 @@ NEEDS: Final = (
         count=_differences,
         page="/reconciliation",
     ),
-    _need_with_list("responses", "disputes.read", _responses, _OF_RESPONSES, _explain_response),
-    _need_with_list("disputes", "disputes.read", _disputes, _WITH_REASON, dispute_reasons.name_of),
+    _need_with_list("responses", "disputes.read", _responses, OF_RESPONSES, _explain_response),
+    _need_with_list("disputes", "disputes.read", _disputes, WITH_REASON, dispute_reasons.name_of),
     Need(
         name="open_disputes",
         permission="disputes.read",
@@ -384,16 +378,17 @@ NEEDS: Final = (
         page="/needs/refund-cases",
         limit=MOST,
     ),
-    _need_with_list("duplicates", "payments.read", _duplicates, _WITH_REASON),
-    _need_with_list("paid_twice", "payments.read", _paid_twice, _OF_NUMBERS),
+    _need_with_list("duplicates", "payments.read", _duplicates, WITH_REASON),
+    _need_with_list("deposits", "payments.read", _deposits, OF_NOTICES, _explain_deposit),
+    _need_with_list("paid_twice", "payments.read", _paid_twice, OF_NUMBERS),
     _need_with_list(
-        "failed_refunds", "payments.read", _failed_refunds, _WITH_REASON, refund_failures.text_of
+        "failed_refunds", "payments.read", _failed_refunds, WITH_REASON, refund_failures.text_of
     ),
-    _need_with_list("refunds", "payments.read", _refunds, _OF_PAYMENTS),
-    _need_with_list("stuck", "payments.read", _stuck, _OF_PAYMENTS),
-    _need_with_list("returned", "payouts.read", _returned_payouts, _OF_PAYOUTS),
-    _need_with_list("endpoints", "endpoints.read", _endpoints, _OF_ENDPOINTS),
-    _need_with_list("notices", "epay.read", _notices, _OF_NOTICES),
+    _need_with_list("refunds", "payments.read", _refunds, OF_PAYMENTS),
+    _need_with_list("stuck", "payments.read", _stuck, OF_PAYMENTS),
+    _need_with_list("returned", "payouts.read", _returned_payouts, OF_PAYOUTS),
+    _need_with_list("endpoints", "endpoints.read", _endpoints, OF_ENDPOINTS),
+    _need_with_list("notices", "epay.read", _notices, OF_NOTICES),
 )
 
 

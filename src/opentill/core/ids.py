@@ -41,6 +41,7 @@ Prefix = Literal[
     "ga",
     "gat",
     "rr",
+    "dpc",
 ]
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"

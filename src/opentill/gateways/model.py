@@ -62,6 +62,7 @@ class PaymentRequest(msgspec.Struct, frozen=True, kw_only=True):
     locale: str  # BCP 47 tag of the customer's page
     expires_at: int | None = None  # the end of the checkout session, Unix ms; None if unknown
     on_phone: bool = False  # whether the customer's browser is that of a phone
+    address: str | None = None  # the address that was reserved for the attempt (``deposits``)
 
 
 class RefundRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -143,6 +143,20 @@ OPTIONS: Final = (
         "paypal", "paypal_url", "PayPal's sandbox, for tests: https://api-m.sandbox.paypal.com",
         secret=False, default="https://api-m.paypal.com",
     ),
+    Option("evm", "evm_rpc_url", "the node's address, https://… with its key"),
+    Option("evm", "evm_chain_id", "the number of the chain, such as 1 for Ethereum", secret=False),
+    Option(
+        "evm", "evm_xpub", "the extended public key (xpub…) of the account that receives payments;"
+        " never a private key"
+    ),
+    Option(
+        "evm", "evm_tokens", "the tokens that are taken; USDT:0x…:6 where they are not known",
+        secret=False, default="USDT,USDC",
+    ),
+    Option(
+        "evm", "evm_confirmations", "the blocks after which a transfer counts; without it, as"
+        " many as are usual on the chain", secret=False, optional=True,
+    ),
     Option(
         "manual", "manual_instructions", "how to transfer money; …_EUR and the like for one"
         " currency, …_FILE for text in a file", secret=False,
@@ -155,6 +169,7 @@ OPTIONS: Final = (
             ("alipay", _METHODS, _EVERY_METHOD),
             ("wechat_pay", _METHODS, _EVERY_METHOD),
             ("paypal", _METHODS, _EVERY_METHOD),
+            ("evm", _METHODS, _EVERY_METHOD),
             ("manual", _METHODS, _EVERY_METHOD),
             ("sandbox", _METHODS, _EVERY_METHOD),
         )
@@ -198,6 +213,13 @@ def _paypal(settings: Settings) -> Gateway:
     return make(settings.gateway_options)
 
 
+def _evm(settings: Settings) -> Gateway:
+    # Imported late, because most deployments do not need it.
+    from opentill.gateways.evm.configuration import make
+
+    return make(settings.gateway_options)
+
+
 def _epay(settings: Settings) -> Gateway:
     # Imported late, because most deployments do not need it.
     from opentill.gateways.epay.configuration import make
@@ -213,9 +235,10 @@ BUILT_IN: Final[dict[str, Factory]] = {
     "alipay": _alipay,
     "wechat_pay": _wechat_pay,
     "paypal": _paypal,
+    "evm": _evm,
 }
 # Gateways that cannot always report the result of a refund, so that an operator may record it.
-_OPERATOR_MAY_REPORT: Final = frozenset({"epay", "manual"})
+_OPERATOR_MAY_REPORT: Final = frozenset({"epay", "evm", "manual"})
 
 
 def self_reporting(gateways: Collection[str]) -> frozenset[str]:
@@ -316,8 +339,8 @@ def secret_names(gateway: str, names: Collection[str]) -> frozenset[str]:
 def mode_of_credentials(gateway: str, credentials: Mapping[str, str]) -> bool | None:
     """Return whether credentials are for real money; None if they do not say.
 
-    Stripe's keys name their mode (https://docs.stripe.com/keys); PayPal's sandbox has an address of
-    its own.
+    Stripe's keys name their mode (https://docs.stripe.com/keys), PayPal's sandbox has an address of
+    its own, and test chains have numbers of their own.
     """
     if gateway == SANDBOX:
         return False
@@ -325,6 +348,10 @@ def mode_of_credentials(gateway: str, credentials: Mapping[str, str]) -> bool | 
         from opentill.gateways.paypal.configuration import mode_of
 
         return mode_of(credentials.get("url", ""))
+    if gateway == "evm":
+        from opentill.gateways.evm.configuration import mode_of as mode_of_chain
+
+        return mode_of_chain(credentials.get("chain_id", ""))
     if gateway == "stripe":
         words = credentials.get("secret_key", "").split("_")
         return {"test": False, "live": True}.get(words[1]) if len(words) > 2 else None  # noqa: PLR2004 - kind, mode and key

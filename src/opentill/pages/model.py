@@ -64,6 +64,23 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class TokenAmount(msgspec.Struct, frozen=True):
+    """How much of a token pays what is still due."""
+
+    symbol: str
+    text: str  # the amount, as wallets write it
+    uri: str  # the text of the QR code
+
+
+class Deposit(msgspec.Struct, frozen=True, kw_only=True):
+    """The address to which the customer sends tokens, and what arrived there."""
+
+    network: str
+    address: str
+    tokens: tuple[TokenAmount, ...]
+    received: Money | None  # None: nothing so far
+
+
 class Payment(msgspec.Struct, frozen=True, kw_only=True):
     """One checkout session with its order, as the customer may see it. Times are Unix ms."""
 

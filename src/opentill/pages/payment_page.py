@@ -27,6 +27,7 @@ from opentill.core.languages import Language
 from opentill.core.money import Money
 from opentill.db import rate_limits
 from opentill.pages import branding, forms, model, prefill, render
+from opentill.pages.deposit import find_deposit
 from opentill.pages.responses import page, trouble
 from opentill.web import language, qr
 from opentill.web.forms import check_origin, read
@@ -308,11 +309,16 @@ async def count_request(request: PageRequest, scope: str, limit: int) -> None:
 
 async def proceed(request: PageRequest, session_id: str, attempt_id: str) -> Response:
     """Show the page that leads to the bank, while the attempt waits for the customer."""
-    payment = await request.payment(session_id)
+    view, payment = await request.find_payment(session_id)
     visit = request.visit()
     attempt = _waiting_for_customer(payment, attempt_id, request.now)
     if attempt is None:
         return see_other(render.path(payment, visit))
+    deposit = await find_deposit(request.app, view)
+    if deposit is not None:
+        symbol = request.query.get("token", "")
+        html = render.deposit_page(payment, visit, attempt, deposit, symbol)
+        return page(html, visit.localizer.language)
     html = render.continue_page(payment, visit, attempt)
     # Providers such as WeChat Pay (H5) let only the site that is registered with them open their
     # pages, and recognize it by the referrer. It discloses the origin, and no address of a session.
@@ -338,11 +344,14 @@ async def return_from_gateway(request: PageRequest, session_id: str, attempt_id:
 
 async def qr_code(request: PageRequest, session_id: str, attempt_id: str) -> Response:
     """Draw the QR code for the customer's wallet."""
-    payment = await request.payment(session_id)
+    view, payment = await request.find_payment(session_id)
     attempt = _waiting_for_customer(payment, attempt_id, request.now)
     if attempt is None or not attempt.qr_text:
         raise NotFound
-    return drawing(qr.svg(attempt.qr_text))
+    deposit = await find_deposit(request.app, view)
+    tokens = {} if deposit is None else {each.symbol: each.uri for each in deposit.tokens}
+    text = tokens.get(request.query.get("token", ""), attempt.qr_text)
+    return drawing(qr.svg(text))
 
 
 def _waiting_for_customer(

@@ -137,6 +137,35 @@ def continue_page(payment: model.Payment, visit: Visit, attempt: model.Attempt) 
     )
 
 
+def deposit_page(
+    payment: model.Payment,
+    visit: Visit,
+    attempt: model.Attempt,
+    deposit: model.Deposit,
+    symbol: str = "",
+) -> Page:
+    """Render the page with the address to which the customer sends tokens.
+
+    ``symbol`` is the token that the customer has chosen; the first one if there is no such token.
+    """
+    token = next((each for each in deposit.tokens if each.symbol == symbol), deposit.tokens[0])
+    address = partial(path, payment, visit, "continue", attempt.id)
+    delay = max(POLLS_S[min(visit.checks, len(POLLS_S) - 1)], 3)
+    next_page = address(token=token.symbol, n=str(visit.checks + 1))
+    return _payment_page(
+        "deposit.html",
+        payment,
+        visit,
+        refresh=None if visit.hold else Refresh(delay, next_page),
+        attempt=attempt,
+        deposit=deposit,
+        token=token,
+        choices=[(each.symbol, address(token=each.symbol)) for each in deposit.tokens],
+        qr=f"{visit.base}/checkout/{payment.session_id}/qr/{attempt.id}.svg?token={token.symbol}",
+        hold=address(token=token.symbol, hold="1"),
+    )
+
+
 def receipt_page(
     receipt: model.Receipt,
     visit: Visit,

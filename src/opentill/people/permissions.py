@@ -171,6 +171,7 @@ COMMANDS: Final[Mapping[str, Permission]] = {
     "orders given-back": "orders.decide",
     "refunds": "orders.decide",
     "refunds handled": "orders.manage",
+    "deposits": "orders.decide",
     "disputes": "disputes.decide",
     "approvals": "approvals.decide",
     "balance": "balance.adjust",

@@ -16,6 +16,7 @@ from opentill.ledger import Account, Movement
 from opentill.ledger import Type as PostingType
 from opentill.orders import Change, Order
 from opentill.orders.model import Source
+from opentill.orders.payments import deposit_addresses
 from opentill.refunds import cases, events, failures, queries
 from opentill.refunds.model import (
     REFUNDABLE,
@@ -260,6 +261,13 @@ async def end_manually(
     attempt = await orders.find_attempt(tx, merchant_id, refund.attempt_id)
     if attempt.gateway in reporting or refund.status != "PROCESSING":
         reason = "refund must be PROCESSING, and of no gateway that reports by itself"
+        raise Invalid("refund", reason)
+    needs_transaction = outcome.status == "SUCCEEDED" and not outcome.provider_ref
+    if needs_transaction and await deposit_addresses.find(tx, attempt.id) is not None:
+        reason = (
+            "refund must have its transaction, because the payment was made in tokens: run"
+            " `opentill deposits refunded`"
+        )
         raise Invalid("refund", reason)
     return await apply_outcome(tx, merchant_id, refund_id, outcome, now, gateway=attempt.gateway)
 

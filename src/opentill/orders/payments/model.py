@@ -1,5 +1,7 @@
 """Payers, intents, reports about payments, and rows that only the SQL of payments returns."""
 
+from decimal import Decimal
+
 import msgspec
 
 from opentill.gateways.model import GatewayPaymentEvent, Method
@@ -99,3 +101,18 @@ class SharedNumber(msgspec.Struct, frozen=True):
 
     merchant_id: str
     id: str
+
+
+class DepositAddress(msgspec.Struct, frozen=True):
+    """The address that was reserved for an attempt. ``due`` is in multiples of 10**-18."""
+
+    address: str  # in lower case
+    account: str
+    chain_id: int
+    attempt_id: str
+    amount_minor: int
+    currency: str
+    due: Decimal
+    expires_at: int | None  # business time, as ``monitored_until``
+    monitored_until: int
+    reserved_at: int  # real time

@@ -6,6 +6,7 @@ from opentill.gateways.success_rates import EndedAttempt
 from opentill.orders.model import Order, PaymentAttempt
 from opentill.orders.payments.model import (
     DayTotal,
+    DepositAddress,
     FailedAttempts,
     LastPaid,
     SharedNumber,
@@ -355,5 +356,37 @@ SHARED_NUMBERS = Query(
         where b.merchant_id = e.merchant_id and b.out_trade_no = e.out_trade_no
             and b.submission <> e.submission
     )
+    """,
+)
+
+_DEPOSIT_ADDRESS = """
+    select address, account, chain_id, attempt_id, amount_minor, currency, due, expires_at,
+        monitored_until, reserved_at
+    from deposit_addresses
+"""
+DEPOSIT_ADDRESS = Query(DepositAddress, f"{_DEPOSIT_ADDRESS} where attempt_id = :attempt_id")
+DEPOSIT_BY_ADDRESS = Query(DepositAddress, f"{_DEPOSIT_ADDRESS} where address = :address")
+MONITORED_ADDRESSES = Query(
+    DepositAddress,
+    f"""
+    {_DEPOSIT_ADDRESS}
+    where account = :account and chain_id = :chain_id and monitored_until > :now
+    order by reserved_at desc, address limit :limit
+    """,
+)
+NEXT_DEPOSIT_NUMBER = Value(
+    int,
+    """
+    insert into deposit_keys (key_id, next_number) values (:key_id, 1)
+    on conflict (key_id) do update set next_number = deposit_keys.next_number + 1
+    returning next_number - 1
+    """,
+)
+RESERVE_ADDRESS = Command(
+    """
+    insert into deposit_addresses (address, account, chain_id, key_id, number, attempt_id,
+        amount_minor, currency, due, expires_at, monitored_until, reserved_at)
+    values (:address, :account, :chain_id, :key_id, :number, :attempt_id, :amount_minor, :currency,
+        :due, :expires_at, :monitored_until, :reserved_at)
     """,
 )

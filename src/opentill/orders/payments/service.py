@@ -25,6 +25,7 @@ from opentill.gateways import (
     observe_call,
 )
 from opentill.gateways.choice import Obstacle, RouteReason, find_misfit
+from opentill.gateways.deposits import takes_deposits
 from opentill.gateways.model import (
     Captures,
     Expires,
@@ -39,7 +40,7 @@ from opentill.orders.model import (
     Order,
     PaymentAttempt,
 )
-from opentill.orders.payments import day_limits, queries
+from opentill.orders.payments import day_limits, deposit_addresses, queries
 from opentill.orders.payments.account_health import judge_call
 from opentill.orders.payments.intents import Chosen, after_intent, start_unlocked
 from opentill.orders.payments.model import PaymentIntent
@@ -109,8 +110,9 @@ async def submit(
         if now + waited_ms - attempt.created_at > _LATEST_CALL_MS:
             late = PaymentOutcome(status="UNREACHABLE", reason="not_sent")
             return await _apply(db, attempt, late, now)
+        address = await _reserve_address(db, gateways[attempt.gateway], attempt, intent, now)
         report_to = callback_url(public_url, gateways, attempt.gateway)
-        request = _request(order, attempt, intent, public_url, report_to)
+        request = _request(order, attempt, intent, public_url, report_to, address)
         paying = gateways[attempt.gateway].pay(request)
         called_ns = time.monotonic_ns()
         outcome = await observe_call(attempt.gateway, "pay", paying)
@@ -274,8 +276,29 @@ async def _try_next_gateway(
     return ended, False
 
 
+async def _reserve_address(
+    db: Db, gateway: Gateway, attempt: PaymentAttempt, intent: PaymentIntent, now: int
+) -> str | None:
+    """Reserve the address at which a payment in tokens arrives; None for other gateways."""
+    if not takes_deposits(gateway):
+        return None
+    reserving = partial(
+        deposit_addresses.reserve,
+        gateway=gateway,
+        attempt=attempt,
+        expires_at=intent.expires_at,
+        now=now,
+    )
+    return await db.run(reserving)
+
+
 def _request(
-    order: Order, attempt: PaymentAttempt, intent: PaymentIntent, public_url: str, report_to: str
+    order: Order,
+    attempt: PaymentAttempt,
+    intent: PaymentIntent,
+    public_url: str,
+    report_to: str,
+    address: str | None,
 ) -> PaymentRequest:
     return PaymentRequest(
         attempt_id=attempt.id,
@@ -291,6 +314,7 @@ def _request(
         locale=intent.payer.locale,
         expires_at=intent.expires_at,
         on_phone=intent.payer.on_phone,
+        address=address,
     )
 
 
