@@ -39,7 +39,7 @@ OTHERS: Final = {
     "are about the person who runs commands": "login logout whoami",
     "only read a feature's rows": "mail:list,aside merchants:list,show,terms,applications,changes"
     " gateways:explain,list,test gateways/rules:list keys:list epay:show,list,notices"
-    " payouts:waiting refunds:cases approvals:list"
+    " payouts:waiting refunds:cases deposits:cases approvals:list"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
     " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
     " audit:list,verify ledger:check,accounts,export webhooks:list,show,deliveries,listen"
@@ -47,7 +47,7 @@ OTHERS: Final = {
     "count figures": "figures:count,show",
     "move money or decide about it; their own tests check the audit log": "settle"
     " orders:confirm,refund,revoke,given-back,note refunds:done,failed"
-    " refunds:reversed,handled,record,dismiss"
+    " refunds:reversed,handled,record,dismiss deposits:handled,refunded"
     " disputes:open,win,lose,recover,deadline,dismiss,note"
     " payouts:create,approve,reject,paid,failed,run,file,report"
     " approvals:approve,reject"

@@ -102,8 +102,9 @@ def test_every_page_has_valid_markup_in_its_language(name: str, language: Langua
             assert attrs["for"] in ids
     assert all("alt" in attrs for attrs in reader.all("img"))
     assert "{" not in reader.text
-    current_languages = [attrs["hreflang"] for attrs in reader.all("a") if "aria-current" in attrs]
-    language_links = [attrs["href"] for attrs in reader.all("a") if "hreflang" in attrs]
+    language_choices = [attrs for attrs in reader.all("a") if "hreflang" in attrs]
+    current_languages = [each["hreflang"] for each in language_choices if "aria-current" in each]
+    language_links = [each["href"] for each in language_choices]
     # Following a link to another language would lose the submission.
     if name == "submission-refused":
         assert (current_languages, language_links) == ([], [])
@@ -230,7 +231,16 @@ REFRESHES = [
     ("waiting", 2, f"/checkout/{PAYMENT.session_id}?lang=en&amp;n=1"),
     ("paid", 5, f"https://shop.example/thanks?session={PAYMENT.session_id}"),
     ("qr", 3, f"/checkout/{PAYMENT.session_id}/continue/{ATTEMPT.id}?lang=en&amp;n=1"),
-    *((name, None, None) for name in PAGES if name not in {"continue", "waiting", "paid", "qr"}),
+    (
+        "deposit",
+        3,
+        f"/checkout/{PAYMENT.session_id}/continue/{ATTEMPT.id}?lang=en&amp;token=USDT&amp;n=1",
+    ),
+    *(
+        (name, None, None)
+        for name in PAGES
+        if name not in {"continue", "waiting", "paid", "qr", "deposit"}
+    ),
 ]
 
 

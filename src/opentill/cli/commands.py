@@ -8,12 +8,12 @@ SECTIONS: Final = {
         # name       file          summary
         ("orders", "orders", "Orders: list, search, refund and confirm."),
         ("refunds", "refunds", "Record results of refunds and refunds made elsewhere."),
-        ("disputes", "disputes", "Disputes and chargebacks."),
         (
             "deposits",
             "deposits",
             "Token transfers that need attention, and refunds that were sent from a wallet.",
         ),
+        ("disputes", "disputes", "Disputes and chargebacks."),
         ("links", "links", "Payment links: addresses at which any number of customers can pay."),
         ("webhooks", "webhooks", "Webhook endpoints of merchants, and their deliveries."),
         ("mail", "mail", "Outgoing mail, and its results."),
