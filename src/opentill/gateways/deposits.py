@@ -1,4 +1,4 @@
-"""The interface of adapters whose customers send tokens to an address of their own (decision 0159).
+"""The interface of adapters whose customers send tokens to an address of their own (decision 0160).
 
 Such a provider reports nothing: OpenTill reads a blockchain itself. The package
 ``opentill.deposits`` stores addresses and transfers and calls these methods. Times are Unix ms.

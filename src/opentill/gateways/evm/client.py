@@ -2,7 +2,7 @@
 
 Each attempt has an address of its own, derived from an extended public key: the server has no
 private key and cannot spend anything. ``opentill.deposits`` scans the addresses and applies what
-arrives; this adapter never reports a payment by itself (decision 0159).
+arrives; this adapter never reports a payment by itself (decision 0160).
 """
 
 import time

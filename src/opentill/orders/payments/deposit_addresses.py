@@ -1,7 +1,7 @@
 """Addresses to which customers send tokens: one for each payment attempt, never used again.
 
 They follow from an extended public key and a number. Numbers are counted in the database, in the
-order in which wallets list addresses (decision 0159).
+order in which wallets list addresses (decision 0160).
 """
 
 from decimal import Decimal
