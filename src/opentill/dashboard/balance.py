@@ -51,13 +51,16 @@ async def show(request: PageRequest) -> Response:
     number = lists.page_number(request)
     shows_all = _shows_all(request, kind)
     if kind is None:
-        entries, total = await ledger.list_rows(
+        entries, counts = await ledger.list_rows(
             db, merchant_id, number, lists.SIZE, days.range, with_transfers=shows_all
         )
+        total = counts.rows if shows_all else counts.money_rows
+        file_rows = counts.entries if shows_all else counts.money_entries
     else:
         entries, total = await ledger.list_entries(
             db, merchant_id, kind, number, lists.SIZE, days.range
         )
+        counts, file_rows = None, total
     await figures.catch_up(request.app.db, merchant_id)
     coming = await figures.find_coming(request.app.db, merchant_id, zone, request.now)
     with_customers = request.access.may("payments.read")
@@ -71,8 +74,6 @@ async def show(request: PageRequest) -> Response:
 
     rows = await db.read(read_rows)
     kinds = await db.read(lambda tx: ledger.list_types(tx, merchant_id))
-    counts = await db.read_snapshot(lambda tx: ledger.count_rows(tx, merchant_id, days.range))
-    file_rows = counts.entries if shows_all else counts.money_entries
     async with request.app.db.connection() as tx:
         wait = await payout_wait.find(tx, merchant_id, request.now)
     currencies = [
@@ -97,10 +98,10 @@ async def show(request: PageRequest) -> Response:
             if name == kind or (name in kinds and (shows_all or name not in ledger.TRANSFERS))
         ],
         tabs=[
-            Tab("", counts.money_rows if kind is None else None, not shows_all),
-            Tab("all", counts.rows if kind is None else None, shows_all),
+            Tab("", counts.money_rows if counts else None, not shows_all),
+            Tab("all", counts.rows if counts else None, shows_all),
         ],
-        file_rows=file_rows if kind is None and file_rows != total else None,
+        file_rows=file_rows if file_rows != total else None,
         wait=wait if request.access.may("payouts.read") else None,
         pager=Pager(number, total),
         behind=coming.as_of if coming.as_of < request.now else None,

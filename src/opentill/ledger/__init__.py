@@ -4,7 +4,6 @@ from opentill.ledger.general import balances_at, trial_balance_at
 from opentill.ledger.general import chunks as general_ledger_file
 from opentill.ledger.history import (
     MAX_SUMMED,
-    count_rows,
     list_entries,
     list_entries_of,
     list_fees,
@@ -78,7 +77,6 @@ __all__ = [
     "balances_at",
     "count_entries",
     "count_overdue",
-    "count_rows",
     "count_violations",
     "find_balance",
     "find_balances",

@@ -47,7 +47,10 @@ class _Rows(Paginator[Entry]):
 
     async def total(self, tx: Tx, within: Range = EVER) -> int:
         """Return the number of rows in a range of time, exact if ``tx`` is a snapshot."""
-        counts = await count_rows(tx, self._merchant_id, within)
+        return self.total_of(await count_rows(tx, self._merchant_id, within))
+
+    def total_of(self, counts: RowCounts) -> int:
+        """Return the number of rows among the numbers of a range of time."""
         return counts.rows if self._with_transfers else counts.money_rows
 
 
@@ -80,14 +83,19 @@ async def list_rows(
     within: tuple[int, int],
     *,
     with_transfers: bool = True,
-) -> tuple[list[Entry], int]:
-    """Return a page (from 1) of entries without the fees of payments, and their total number.
+) -> tuple[list[Entry], RowCounts]:
+    """Return a page (from 1) of entries without the fees of payments, and the exact numbers.
 
     The entries are the newest first; ``within`` is inclusive Unix ms. ``with_transfers``: also
     those that only move money between the merchant's accounts.
     """
     rows = _Rows(db, merchant_id, with_transfers=with_transfers)
-    return await rows.page_of_snapshot(number, size, within)
+
+    async def read(tx: Tx) -> tuple[list[Entry], RowCounts]:
+        counts = await count_rows(tx, merchant_id, within)
+        return await rows.read(tx, number, size, within, rows.total_of(counts)), counts
+
+    return await db.read_snapshot(read)
 
 
 async def list_fees(tx: Tx, merchant_id: str, order_ids: Sequence[str]) -> list[Entry]:

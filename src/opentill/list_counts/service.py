@@ -145,15 +145,6 @@ class Paginator(Generic[S]):
         """Return the first page without the total number of rows."""
         return await self._db.read(lambda tx: self._newest(tx, EVER, size, 0))
 
-    async def page_of_snapshot(
-        self, number: int, size: int, within: Range = EVER
-    ) -> tuple[list[S], int]:
-        """Like ``page``, but one snapshot always gives both, for totals of several statements."""
-        offset = (number - 1) * size
-        return await self._db.read_snapshot(
-            lambda tx: self._page_anywhere(tx, within, size, offset)
-        )
-
     async def _first_page(self, tx: Tx, size: int, offset: int) -> tuple[list[S], int]:
         return await self._newest(tx, EVER, size, offset), await self.total(tx, EVER)
 
