@@ -33,6 +33,15 @@ def _upload(visitor: Visitor, path: str, name: str, content: str, **form: str) -
     return visitor.http.post(path, data=form, files={name: ("report.csv", content.encode())})
 
 
+def _download_file(visitor: Visitor, path: str, form: str) -> httpx2.Response:
+    """Send the form of a run's file, and load what its page then has the browser download."""
+    response = visitor.post(f"{path}/file", {"form": form})
+    page = visitor.get(response.headers["location"])
+    delay, _, file_path = page.headers["refresh"].partition("; url=")
+    assert delay == "0"
+    return visitor.get(file_path)
+
+
 UNKNOWN_PAYOUT = "po_01m7y0m0jzefzv5n8efcf1hqw5"
 
 
@@ -61,7 +70,7 @@ def test_a_payout_run_goes_from_due_merchants_to_the_bank_report_and_its_differe
     assert "On its way" not in page.text
     new_account = (merchant_with_new_account.id, NATIONAL, ANN, rule, NOW)
     shop.api_server.tx(lambda tx: payouts.change_account(tx, *new_account))
-    files = [finance.post(f"{path}/file", {"form": "xml"}) for _ in range(2)]
+    files = [_download_file(finance, path, "xml") for _ in range(2)]
     assert files[0].content == files[1].content
     assert f"<EndToEndId>{payout.id.replace('_', '-')}</EndToEndId>" in files[0].text
     page = finance.get(path)
@@ -106,8 +115,15 @@ def _check_marking_a_run_as_paid(shop: Shop, finance: Visitor) -> None:
         "bank file of this run has not been downloaded"
         in finance.post(f"{path}/paid", paid_form).text
     )
-    finance.post(f"{path}/file", {"form": "xml"})
-    assert "Mark all as paid" in finance.get(path).text
+    assert finance.get(f"{path}/file").headers["location"] == path  # nothing is SENT yet
+    sent = finance.post(f"{path}/file", {"form": "xml"})
+    page = finance.get(sent.headers["location"]).text
+    assert ("Mark all as paid" in page, "is being downloaded" in page) == (True, True)
+    assert "Download the bank file next" not in page
+    assert "refresh" not in finance.get(path).headers
+    support = create_person(shop.api_server, None, staff_role="support")
+    assert support.get(f"{path}/file").status_code == 403
+    assert "refresh" not in support.get(f"{path}?download=1").headers
     for name in paid_form:
         refusal = finance.post(f"{path}/paid", paid_form | {name: " "})
         assert (refusal.status_code, f'id="{name}-error"' in refusal.text) == (400, True)
@@ -352,7 +368,7 @@ def test_the_file_of_a_run_above_the_limit_is_offered_to_a_second_person_only(
     assert f'<a class="button" href="{path}">View the run</a>' in approvals_page
     page = other_person.get(path).text
     assert ("Download CSV" in page, "Somebody else must download" in page) == (True, False)
-    assert other_person.post(f"{path}/file", {"form": "csv"}).status_code == 200
+    assert _download_file(other_person, path, "csv").status_code == 200
     assert "Download CSV" in finance.get(path).text  # anybody may download the same file again
     assert path not in other_person.get("/console/approvals").text
 

@@ -129,4 +129,4 @@ def test_a_confirmed_reset_says_that_there_is_no_mail_server(shop: Shop) -> None
     sent = confirmer.post("/console/people/factors/confirm", {"id": row["id"]})
     assert not shop.api_server.settings.sends_mail
     page = visible_text(confirmer.get(sent.headers["location"]).text)
-    assert "There is no mail server: tell the person, who can stop it." in page
+    assert "There is no mail server: inform the person, who can stop it." in page

@@ -5,13 +5,14 @@ from typing import Final
 
 import pytest
 
-from opentill import payouts
+from console.console_pages import visible_text
+from opentill import merchants, payouts
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx
 from opentill.payouts import PayoutFilter, PayoutRequest
 from support import world
 from support.api_server import Shop
-from support.payout_runs import complete_run, create_payee
+from support.payout_runs import ANN, complete_run, create_payee
 from support.people import create_person
 from support.spreadsheets import csv_rows
 
@@ -58,6 +59,28 @@ def test_payouts_of_all_merchants_are_listed_filtered_and_exported(shop: Shop) -
     ]
     assert rows[1]["bankReference"] == "B-77 <b>"
     assert rows[1]["paidAt"] == str(now)
+
+
+def test_withheld_payouts_are_listed_with_the_reason(shop: Shop) -> None:
+    server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
+    now = server.app.clock()
+    switched_off = server.tx(lambda tx: create_payee(tx, 9_876))
+    server.tx(
+        lambda tx: merchants.set_capability(
+            tx, switched_off.id, "payout", on=False, actor=ANN, now=now
+        )
+    )
+    too_little = server.tx(lambda tx: create_payee(tx, 543, payout_minimum_minor=10_000))
+    page = auditor.get("/console/payout-runs").text
+    rows = {
+        merchant_id: visible_text(f"<main>{row}")
+        for row in re.findall(r"<tr role=.row.>.*?</tr>", page, re.DOTALL)
+        for merchant_id in re.findall(r"/console/merchants/(mer_\w+)", row)
+    }
+    assert "98.76" in rows[switched_off.id]
+    assert f"Payouts are off {ANN.reason}" in rows[switched_off.id]
+    assert "Less than the minimum €100.00" in rows[too_little.id]
+    assert "Due" not in rows[switched_off.id]
 
 
 def test_a_payout_links_to_its_page_and_its_run(shop: Shop) -> None:

@@ -90,6 +90,8 @@ EXPLAINED: Final = frozenset(
         # these run in tests/payouts, tests/db/test_row_locks.py and tests/console/test_books.py
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE RETURNED",
         "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES SUMS_OF_PAYOUTS ADD_BOOKING",
+        # this runs in tests/reconciliation/test_period.py
+        "reconciliation.queries ": "ADD_EARLY",
         # these read rows of all merchants, which tests/payouts/test_returned_accounts.py tests
         "payouts.queries   ": "HELD_SINCE CONFIRM_ACCOUNT",
         # these process a run with payouts of many merchants, which tests/payouts/test_runs.py tests
@@ -967,11 +969,22 @@ class Business:
         )
         assert len(b"".join([chunk async for chunk in file]).splitlines()) > 1
 
+    async def _read_rows_of_payments(self, tx: Tx, order_id: str) -> None:
+        """Read what the rows of the lists of payments and the tabs of disputes show."""
+        order = await orders.find(tx, self.id, order_id)
+        assert order_id in await orders.decisive_attempts(tx, self.id, [order])
+        assert order_id in await disputes.newest_of_orders(tx, self.id, [order_id])
+        refunded = await tx.fetchval("select order_id from refunds where merchant_id = $1", self.id)
+        assert refunded in await refunds.newest_of_orders(tx, self.id, [refunded])
+        assert await disputes.count_by_state(tx, self.id, (0, FOREVER))
+
     def search_orders(self) -> None:
         """Search orders by every term, before and after they are indexed; filter sessions."""
         shop, api_server = self.shop, self.api_server
         order = self.place_order()
-        shop.open_dispute(self.settle_order().id)
+        disputed = self.settle_order()
+        shop.open_dispute(disputed.id)
+        api_server.tx(lambda tx: self._read_rows_of_payments(tx, disputed.id))
         rows = {
             table: api_server.sql(f"select * from {table} where merchant_id = $1", self.id)
             for table in (

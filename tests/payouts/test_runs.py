@@ -112,6 +112,7 @@ async def test_a_run_skips_merchants_that_cannot_be_paid(db: Db) -> None:
     assert {row.merchant_id: row.waits_for(NOW) for row in due} == {
         without_account.id: "no account", below_minimum.id: "below minimum",
         changed.id: "account changed", fee_only.id: None, in_usd.id: None, unreadable.id: None,
+        payouts_off.id: "payouts off",
     }  # fmt: skip
     # The next run has no fee. It pays the account that was changed three days before, which is no
     # longer held.

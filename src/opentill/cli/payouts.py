@@ -202,11 +202,11 @@ def failed(
 def due(
     *, limit: Annotated[int, typer.Option(min=1, help="How many, the most money first.")] = 1000
 ) -> output.Result:
-    """List the merchants with money that can be paid out, by currency.
+    """List the merchants with an available balance, by currency.
 
-    A run leaves out merchants without a bank account, with a recently changed one, or with less
-    than the minimum; and those whose bank returned a payout, until their account is changed or
-    confirmed (opentill payouts confirm-account).
+    A run leaves out merchants whose payouts are off, those without a bank account, with a recently
+    changed one, or with less than the minimum; and those whose bank returned a payout, until their
+    account is changed or confirmed (opentill payouts confirm-account).
     """
     from opentill import payouts
     from opentill.core import money
@@ -223,6 +223,7 @@ def due(
             "currency": one.currency,
             "account": one.account,
             "waitsFor": one.waits_for(now),
+            "payoutsOff": one.payout_off,
             "usableFrom": one.usable_from,
             "heldSince": one.held_since,
             "lastPayoutAt": one.last_at,

@@ -246,7 +246,7 @@ PEOPLE_RESULT: Final = {
     "reset_requested": N_("The reset is requested. Another administrator must confirm it."),
     "reset_confirmed": N_("The reset is confirmed. The person gets a mail and can stop it."),
     "reset_confirmed_without_mail": N_(
-        "The reset is confirmed. There is no mail server: tell the person, who can stop it."
+        "The reset is confirmed. There is no mail server: inform the person, who can stop it."
     ),
     "reset_stopped": N_("The reset is stopped. The second factors stay valid."),
     "withdrawn": N_("The invitation is withdrawn. Its link no longer works."),

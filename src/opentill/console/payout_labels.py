@@ -14,7 +14,7 @@ ABOUT_PAYOUT_ACTION: Final = {
 }
 ABOUT_RUN_STATUS: Final = {
     "OPEN": N_("Not all payouts are created yet."),
-    "READY": N_("All payouts are created. The bank file has not been downloaded yet."),
+    "READY": N_("All payouts are created. Download the bank file next."),
     "SENT": N_("The bank file has been downloaded. Its content does not change any more."),
     "PAID": N_("The bank has booked the file. No payout of the run is on its way any more."),
     "FAILED": N_("All payouts of the run failed or came back."),
@@ -92,6 +92,8 @@ RUN_STATUS: Final = {
     "EMPTY": NC_("payout run", "Empty"),
 }
 WITHHELD_REASON: Final = {
+    "payouts_off": N_("Payouts are off"),
+    "other_currency": N_("Not the merchant’s settlement currency"),
     "no_account": N_("No bank account"),
     "account_changed": N_("Account changed, waits until"),
     "payout_returned": N_("Returned by the bank: confirm or replace the account"),

@@ -37,6 +37,8 @@ _REPORT_EXAMPLE: Final = (
     "po_01m7y0m0jzefzv5n8efcf1hqw5,paid,125.00,EUR,B20782,\n"
     "po_01m7y0m0jzefzv5n8efcf1hqw6,failed,80.00,EUR,B20783,AC04 account closed\n"
 )
+# In the query of a run's page: the browser downloads the bank file as soon as it shows the page.
+_BEGINS_DOWNLOAD: Final = "download"
 _FIELDS: Final = ("currency", "reference", "on", "reason")
 
 
@@ -80,6 +82,7 @@ async def _list_page(
             (localizer.amount(Money(sum(minors), currency)), len(minors))
             for currency, minors in payable.items()
         ],
+        minimum=lambda row: Money(row.minimum, row.currency),
         most=_MOST_DUE,
         waiting=[(row, localizer.amount(Money(row.amount_minor, row.currency))) for row in waiting],
         runs=[
@@ -136,8 +139,16 @@ async def _create_payouts(request: PageRequest, run: payouts.Run) -> Response:
 
 
 async def show_run(request: PageRequest) -> Response:
-    """Show a run with its payouts. Raises NotFound."""
-    return await _run_page(request)
+    """Show a run with its payouts. Raises NotFound.
+
+    After the form that takes the file, the browser downloads it while this page stays: it shows
+    what comes next.
+    """
+    response = await _run_page(request)
+    if request.query.get(_BEGINS_DOWNLOAD) and request.may("payouts.manage"):
+        path = f"{request.base}{PLACE}/{request.ids['run']}/file"
+        response.headers["Refresh"] = f"0; url={path}"
+    return response
 
 
 async def _run_page(
@@ -183,8 +194,8 @@ async def _file_error(tx: Tx, request: PageRequest, run_id: str) -> str:
     return ""
 
 
-async def download_bank_file(request: PageRequest) -> Response:
-    """Mark a run as sent and stream its bank file. Raises NotFound."""
+async def send_run(request: PageRequest) -> Response:
+    """Mark a run as sent, and show its page, which begins the download. Raises NotFound."""
     form = await request.form()
     app, run_id = request.app, request.ids["run"]
     file_format: payouts.Form = "csv" if form.get("form") == "csv" else "xml"
@@ -196,17 +207,30 @@ async def download_bank_file(request: PageRequest) -> Response:
                 tx, run_id, file_request, approver(request), request.now
             )
         )
-        run = await payouts.send_run(
-            app.db, run_id, file_request, app.settings.secret_key, request.now
-        )
+        await payouts.send_run(app.db, run_id, file_request, app.settings.secret_key, request.now)
     except Invalid as problem:
         return await _run_page(request, 400, {"form": RUN_FILE_ERROR[str(problem.field)]})
+    return render.see_other(request, f"{PLACE}/{run_id}?{_BEGINS_DOWNLOAD}=1")
+
+
+async def download_bank_file(request: PageRequest) -> Response:
+    """Stream the bank file of a run that is SENT. Raises NotFound.
+
+    Whoever has not proved their identity lately, or may not take the file, gets the run's page,
+    whose button asks for the proof.
+    """
+    app, run_id = request.app, request.ids["run"]
+    async with app.db.connection() as tx:
+        run = await payouts.find_run(tx, run_id)
+        file_error = await _file_error(tx, request, run_id)
+    if run.form is None or file_error or not request.login.is_proved(request.now):
+        return render.see_other(request, f"{PLACE}/{run_id}")
     file = await payouts.make_file(app.db, run_id, app.settings.secret_key)
     return await downloads.file(
         Download(
             chunks=_read_chunks(file),
             filename=payouts.file_name(run),
-            content_type=payouts.MEDIA_TYPES[file_format],
+            content_type=payouts.MEDIA_TYPES[run.form],
         )
     )
 
@@ -292,10 +316,11 @@ pages: Final = (
         "POST",
         f"{PLACE}/{{run:id}}/file",
         "payouts.manage",
-        download_bank_file,
+        send_run,
         fields=("form",),
         proves=N_("Download the bank file of a payout run"),
     ),
+    Page("GET", f"{PLACE}/{{run:id}}/file", "payouts.manage", download_bank_file),
     Page(
         "POST",
         f"{PLACE}/{{run:id}}/paid",

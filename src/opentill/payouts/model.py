@@ -23,7 +23,10 @@ RunStatus = Literal["OPEN", "READY", "SENT"]
 # a READY run without payouts, which older versions created.
 RunProgress = Literal["OPEN", "EMPTY", "READY", "SENT", "PAID", "FAILED"]
 Form = Literal["xml", "csv"]
-Exclusion = Literal["no account", "payout returned", "account changed", "below minimum"]
+Exclusion = Literal[
+    "payouts off", "other currency", "no account", "payout returned", "account changed",
+    "below minimum",
+]  # fmt: skip
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 EVENTS: Final[tuple[Event, ...]] = get_args(Event)
@@ -103,13 +106,15 @@ def names_account(failure_reason: str) -> bool:
 
 
 class DuePayout(msgspec.Struct, frozen=True, kw_only=True):
-    """A merchant with money that can be paid out now. Times are Unix ms."""
+    """A merchant with an available balance, and what may withhold it. Times are Unix ms."""
 
     merchant_id: str
     merchant_name: str
     currency: str
     available: int
     minimum: int  # the merchant's smallest payout, in minor units
+    payout_off: str | None  # why payouts are switched off; None: they are on
+    settlement_currency: str  # runs pay this currency only
     account: str | None  # the last characters of the bank account; None: there is no account
     # When the hold after a change of the account ends; None: there is no account.
     usable_from: int | None
@@ -120,6 +125,10 @@ class DuePayout(msgspec.Struct, frozen=True, kw_only=True):
 
     def waits_for(self, now: int) -> Exclusion | None:
         """Return why a run excludes this merchant, None if it does not."""
+        if self.payout_off is not None:
+            return "payouts off"
+        if self.currency != self.settlement_currency:
+            return "other currency"
         if self.usable_from is None:
             return "no account"
         if self.held_since is not None:

@@ -224,11 +224,11 @@ CONFIRM_ACCOUNT = Command(
     values (:merchant_id, :version, :at, :who, :reason)
     """
 )
-# Merchants with money that can be paid out, with their accounts. Leaves out merchants whose payouts
-# are off.
+# Merchants with an available balance, with their accounts and what may withhold it.
 _DUE: Final = f"""
     select b.merchant_id, m.name as merchant_name, b.currency, b.available,
-        m.payout_minimum_minor as minimum, a.hint as account, a.usable_from, a.held_since, (
+        m.payout_minimum_minor as minimum, m.payout_off, m.settlement_currency,
+        a.hint as account, a.usable_from, a.held_since, (
             select max(p.created_at) from payouts p
             where p.merchant_id = b.merchant_id and p.currency = b.currency
                 and p.status <> 'FAILED'
@@ -238,7 +238,7 @@ _DUE: Final = f"""
         select a.hint, a.usable_from, {_HELD_SINCE} as held_since from bank_accounts a
         where a.merchant_id = b.merchant_id order by a.version desc limit 1
     ) a on true
-    where b.available > 0 and m.payout_off is null
+    where b.available > 0
 """  # noqa: S608 - a constant of ours
 DUE = Query(DuePayout, _DUE + "order by b.currency, b.available desc, b.merchant_id limit :limit")
 # The next batch of merchants for a run: those whose id is greater than `:after`.
@@ -247,7 +247,7 @@ NEXT_DUE_MERCHANTS = Query(
     _DUE
     + """
         and b.currency = :currency and m.settlement_currency = b.currency
-        and b.merchant_id > :after
+        and m.payout_off is null and b.merchant_id > :after
     order by b.merchant_id limit :limit
     """,
 )

@@ -281,7 +281,10 @@ async def list_newest(tx: Tx, merchant_id: str, limit: int, offset: int) -> list
 
 
 async def list_due(tx: Tx, limit: int) -> list[DuePayout]:
-    """Return the merchants with money that can be paid out, by currency, largest balance first."""
+    """Return the merchants with an available balance, by currency, largest first.
+
+    Those whose payout is withheld are among them: see ``DuePayout.waits_for``.
+    """
     return await queries.DUE.all(tx, limit=limit)
 
 
