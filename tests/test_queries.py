@@ -202,8 +202,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         " SKIP_UNREAD SKIP_WAITING UNREAD_MERCHANTS",
         "merchants.queries": "APPLIED_BY APPLIED_FROM WAITING WAITS_FROM",
         "orders.payments.queries": "CLAIM_ATTEMPTS DUPLICATES ENDED_ATTEMPTS GATEWAYS_DUE"
-        " LAST_REFUSED MAKE_DUE"
-        " UNCOUNTED_MERCHANTS",
+        " LAST_PAID LAST_REFUSED MAKE_DUE UNCOUNTED_MERCHANTS",
         "orders.queries": "ANYWHERE FORGOTTEN STUCK STUCK_ORDERS",
         "orders.search.across_merchants_queries": "NEWEST_OF_ALL "
         + " ".join(f"NEWEST_OF_ALL_BY_SHOWN_BY_{shown}0" for shown in get_args(orders.ShownStatus)),

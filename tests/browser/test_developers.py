@@ -34,7 +34,7 @@ async def test_a_key_is_created_copied_and_replaced_on_pages_that_fit_every_devi
     await page.get_by_label("Name").fill("Shop 商店")
     await page.get_by_label("Restricted").check()  # a developer gives no full access
     await page.get_by_role("group", name="Payments").get_by_label("Read").check()
-    await page.locator("#create button.button").click()
+    await page.locator("#create").get_by_role("button", name="Create API key").click()
     await page.get_by_role("button", name="Copy").click()
     await page.get_by_role("button", name="Copied").wait_for()
     key = await page.evaluate("navigator.clipboard.readText()")

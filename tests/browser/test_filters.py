@@ -19,18 +19,19 @@ async def test_a_chosen_filter_applies_at_once_or_by_its_button(
     page = await context.new_page()
     page.set_default_timeout(60_000)
     await join(page, url + link.path)
-    await page.goto(f"{url}/dashboard/{shop}/disputes?status=OPEN")  # without any, no filters
-    button = page.locator("form.filters").get_by_role("button", name="Apply", exact=True).last
-    await page.get_by_label("Status").select_option("WON")
+    await page.goto(f"{url}/dashboard/{shop}/sessions?status=OPEN")
+    filters = page.locator("form.filters")
+    button = filters.get_by_role("button", name="Apply", exact=True).last
+    await filters.get_by_label("Status").select_option("COMPLETE")
     if not has_scripts:
         await button.click()
-    await page.wait_for_url(f"{url}/dashboard/{shop}/disputes?*status=WON*")
+    await page.wait_for_url(f"{url}/dashboard/{shop}/sessions?*status=COMPLETE*")
     if has_scripts:
         # With the keyboard, a choice applies when the reader leaves it: each arrow key changes it.
-        field = page.get_by_label("Status")
+        field = filters.get_by_label("Status")
         await field.focus()
         await page.keyboard.press("ArrowDown")
-        assert "status=WON" in page.url
+        assert "status=COMPLETE" in page.url
         await page.keyboard.press("Tab")
-        await page.wait_for_url(f"{url}/dashboard/{shop}/disputes?*status=LOST*")
+        await page.wait_for_url(f"{url}/dashboard/{shop}/sessions?*status=EXPIRED*")
     await context.close()

@@ -101,7 +101,7 @@ async def _replace_key(page: Page) -> tuple[str, str]:
     await _follow_menu(page, "Developers")
     await page.get_by_role("main").get_by_role("link", name="Create API key").click()
     await page.get_by_label("Name", exact=True).fill("Shop")
-    await page.locator("#create button.button").click()
+    await page.locator("#create").get_by_role("button", name="Create API key").click()
     old_key = await page.locator("#secret").input_value()
     await page.get_by_role("link", name="Shop").click()
     await _press_button(page, "Replace")

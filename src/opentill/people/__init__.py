@@ -8,7 +8,6 @@ from opentill.people.logins import (
     FactorsSuspended,
     NewLogin,
     WrongCredentials,
-    access,
     begin,
     begin_for_commands,
     end,
@@ -24,7 +23,6 @@ from opentill.people.logins import (
     prove_code,
     prune,
     security_of,
-    visit,
     workplaces,
 )
 from opentill.people.model import (
@@ -100,6 +98,7 @@ from opentill.people.staff import (
     staff_invitations,
     withdraw_staff_invitation,
 )
+from opentill.people.visits import access, visit
 from opentill.server.client_address import limit_subject
 
 __all__ = [

@@ -7,7 +7,7 @@ import msgspec
 
 from opentill import merchants
 from opentill.core import pasted
-from opentill.core.errors import NotFound, NotLoggedIn, or_not_found
+from opentill.core.errors import NotLoggedIn, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
@@ -15,7 +15,6 @@ from opentill.people import limits, lost_factors, passwords, queries, second_fac
 from opentill.people.hash_queue import QUEUE, Group
 from opentill.people.lifetimes import LONGEST_LOGIN_MS, NEW_LOGIN_MAIL_MS, USED_AT_PRECISION_MS
 from opentill.people.model import (
-    Access,
     Browser,
     Factors,
     Login,
@@ -352,42 +351,6 @@ async def renew(tx: Tx, login: Login, token: str, now: int, *, strong: bool) -> 
 async def end(tx: Tx, login: Login) -> None:
     """Log out."""
     await queries.END_LOGIN.run(tx, person_id=login.person_id, id=login.id)
-
-
-async def access(db: Db, login: Login, merchant_id: str, now: int) -> Access:
-    """Return a login's access to a merchant. Raises NotFound if it has none.
-
-    A closed merchant has no members. The first visit of staff in each login is in the audit log.
-    """
-    async with db.connection() as tx:
-        workplaces = await queries.WORKPLACES.all(tx, person_id=login.person_id)
-        for workplace in workplaces:
-            if workplace.merchant_id == merchant_id:
-                return Access.of_member(login, workplace, workplaces)
-        return await visit(db, login, merchant_id, now, workplaces)
-
-
-async def visit(
-    db: Db, login: Login, merchant_id: str, now: int, workplaces: list[Workplace] | None = None
-) -> Access:
-    """Return a staff login's access to a merchant, even if the person is also a member.
-
-    The first visit in each login is in the audit log. Raises NotFound.
-    """
-    if login.staff_role is None:
-        raise NotFound
-    async with db.connection() as tx:
-        merchant = await merchants.find(tx, merchant_id)
-    await db.run(lambda tx: _visit(tx, login, merchant_id, now))
-    standing = (merchant.status == "SUSPENDED", merchant.charge_off or merchant.payout_off or "")
-    zone = merchant.time_zone
-    return Access(login, merchant_id, merchant.name, None, workplaces or [], zone, *standing)
-
-
-async def _visit(tx: Tx, login: Login, merchant_id: str, now: int) -> None:
-    if await queries.NOTE_VISIT.get(tx, login_id=login.id, merchant_id=merchant_id, now=now):
-        actor = Actor(f"{login.email} ({login.person_id})", f"as staff, {login.staff_role}")
-        await merchants.record_audit(tx, actor, "people visit", merchant_id, login.id, now)
 
 
 async def end_by_id(tx: Tx, login: Login, other_id: str) -> None:

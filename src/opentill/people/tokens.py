@@ -22,7 +22,7 @@ from msgspec import Meta
 
 from opentill.core.errors import Invalid, NotFound, NotLoggedIn, NotPermitted
 from opentill.db.database import Db, Tx
-from opentill.people import logins, queries
+from opentill.people import logins, queries, visits
 from opentill.people.lifetimes import ACCESS_TOKEN_MS
 from opentill.people.logins import Credentials, NewLogin, OfApi
 from opentill.people.model import Access, Browser, Login, Person, digest, new_token
@@ -135,7 +135,7 @@ async def _access(db: Db, login: Login | None, now: int) -> Access:
     if login is None or login.merchant_id is None or login.has_ended(now) or login.is_pending:
         raise NotLoggedIn
     try:
-        access = await logins.access(db, login, login.merchant_id, now)
+        access = await visits.access(db, login, login.merchant_id, now)
     except NotFound:
         raise NotLoggedIn from None
     if access.role is None:  # the person is staff, but no member of the merchant
