@@ -48,13 +48,17 @@ def test_submitting_a_form_twice_creates_one_payment_link(shop: Shop) -> None:
     ]  # fmt: skip
 
 
-def test_the_form_of_a_link_begins_with_the_asked_or_the_newest_product(shop: Shop) -> None:
+def test_the_form_of_a_link_begins_with_the_asked_product_or_with_none_chosen(shop: Shop) -> None:
     support = create_person(shop.api_server, shop.id, "support")
     path = page_path(shop)
     assert '<option value="" selected>' in support.get(path).text
     tea, cake = shop.create_product()["id"], shop.create_product(name="Cake")["id"]
-    for query, product in (("", cake), (f"?for={tea}", tea), ("?for=prod_x", cake)):
-        assert f'<option value="{product}" selected>' in support.get(path + query).text
+    for query, product in (("", "undecided"), (f"?for={tea}", tea), ("?for=prod_x", "undecided")):
+        page = support.get(path + query).text
+        assert re.findall(r'<option value="([^"]*)" selected>[^<]*(?:product|Tea|Cake)', page) == [
+            product
+        ]
+        assert f'<option value="{cake}">' in page
     product_page = support.get(f"/dashboard/{shop.id}/products/{tea}").text
     assert f"/links?sheet=add&amp;for={tea}" in product_page
 
@@ -65,6 +69,7 @@ def test_each_field_of_a_link_shows_its_error_and_keeps_its_input(shop: Shop) ->
     fixed = valid | {"pricing": "fixed", "price": "12.50"}
     for field, entry in (
         ("product", "prod_01m7y0m0jzefzv5n8efcf1hqw1"),
+        ("product", "undecided"),
         ("name", ""),
         ("least", "five"),
         ("most", "4"),

@@ -10,6 +10,7 @@ import pytest
 from dashboard.pages import hidden_field_values, text_of
 from opentill.list_counts import service as list_counts
 from opentill.people import MerchantRole
+from opentill.products import stand_in_id
 from support.api_server import Shop
 from support.people import Visitor, create_person, heading_of
 
@@ -102,6 +103,7 @@ def test_each_field_of_a_product_shows_its_error_and_keeps_its_input(
         # A single error is told once, at its field, which has the focus.
         assert 'role="alert"' not in refusal.text
         assert re.search(rf'id="{field}" autofocus', sheet)
+        assert (f'id="{field}-hint"' in sheet) == (field != "price")  # the error has the example
         (paragraph,) = re.findall(rf'id="{field}-error">.*?</p>', refusal.text, re.DOTALL)
         assert error in paragraph
         assert re.search(rf'id="{field}"[^>]* aria-invalid="true"', refusal.text)
@@ -165,6 +167,61 @@ def test_an_archived_product_offers_no_session(shop: Shop) -> None:
     assert len(audit_rows(shop, "products archive")) == 1
     assert product["id"] not in owner.get(path_of(shop), params={"status": "ACTIVE"}).text
     assert product["id"] in owner.get(path_of(shop), params={"status": "ARCHIVED"}).text
+
+
+def test_an_archived_product_can_be_restored_and_sold_again(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    product, shelf = shop.create_product(), page_of_active(shop, owner)
+    path = path_of(shop, product["id"])
+    assert f"{path}/restore" not in owner.get(path).text
+    owner.post(f"{path}/archive")
+    assert product["id"] not in page_of_active(shop, owner)
+    assert f'action="{path}/restore"' in owner.get(path).text
+    viewer = create_person(shop.api_server, shop.id, "viewer")
+    assert f"{path}/restore" not in viewer.get(path).text
+    assert viewer.post(f"{path}/restore").status_code in {403, 404}
+    for _ in range(2):
+        assert owner.post(f"{path}/restore").headers["location"] == f"{path}?done=restored"
+    assert "The product is active again" in owner.get(f"{path}?done=restored").text
+    assert re.findall(r"prod_\w+", page_of_active(shop, owner)) == re.findall(r"prod_\w+", shelf)
+    assert len(audit_rows(shop, "products restore")) == 1
+    assert shop.create_session(product["id"])["status"] == "OPEN"
+
+
+def page_of_active(shop: Shop, owner: Visitor) -> str:
+    page: str = owner.get(path_of(shop), params={"status": "ACTIVE"}).text
+    return page
+
+
+def test_a_product_that_stands_in_for_items_cannot_be_restored(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    item = {"name": "A gift", "price": "5.00", "currency": "USD"}
+    shop.data("POST", "/v1/payment-links", json={"item": item})
+    path = path_of(shop, stand_in_id(shop.id, "USD"))
+    assert "Restore" not in owner.get(path).text
+    assert owner.post(f"{path}/restore").status_code == 404
+
+
+def test_products_of_the_same_name_are_told_apart_in_selects(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    prices = {"Tea": ["9.99", "9.99", "5.00"], "Cake": ["3.00"]}
+    ids = [
+        shop.create_product(name=name, price=price)["id"]
+        for name, many in prices.items()
+        for price in many
+    ]
+    shop.create_order(ids[0])
+    tea = [f"Tea – $9.99 – …{product_id[-6:]}" for product_id in ids[:2]]
+    for place, cake in (("sessions", "Cake"), ("payments", "Cake"), ("links", "Cake – $3.00")):
+        page = owner.get(f"/dashboard/{shop.id}/{place}").text
+        options = {
+            product_id: text.translate({0x2068: None, 0x2069: None})
+            for product_id, text in re.findall(r'<option value="(prod_\w+)">([^<]*)<', page)
+        }
+        expected = dict(zip(ids, [*tea, "Tea – $5.00", cake], strict=True))
+        if place == "sessions":  # the filter follows the form, and shows prices only where needed
+            assert "Cake – $3.00" in text_of(page).translate({0x2068: None, 0x2069: None})
+        assert options == expected, place
 
 
 def test_numbers_of_sales_and_open_sessions_are_exact_before_and_after_counting(shop: Shop) -> None:

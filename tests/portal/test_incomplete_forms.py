@@ -30,6 +30,7 @@ WITHOUT_FIELDS: Final = {
     "/dashboard/{merchant:id}/payments/{order:id}/expire",
     "/dashboard/{merchant:id}/payments/{order:id}/receipt",
     "/dashboard/{merchant:id}/products/{product:id}/archive",
+    "/dashboard/{merchant:id}/products/{product:id}/restore",
     "/dashboard/{merchant:id}/sessions/{session:id}/end",
     "/console/approvals/{approval:id}/approve",
     "/console/gateway-accounts/new",  # leads to the form after the proof of identity

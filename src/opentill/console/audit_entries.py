@@ -120,6 +120,7 @@ ACTION: Final[Mapping[str, str]] = {
     "people withdraw": N_("Invitation withdrawn"),
     "products add": N_("Product created"),
     "products archive": N_("Product archived"),
+    "products restore": N_("Product restored"),
     "products set": N_("Product changed"),
     "profile logo": N_("Logo changed"),
     "profile set": N_("Business details changed"),

@@ -20,6 +20,7 @@ from opentill.orders import HistoryRow
 from opentill.portal import (
     form_ids,
     notes,
+    payment_details,
     payment_record,
     render,
 )
@@ -95,6 +96,7 @@ async def _render_dispute(
         debit=Money(dispute.debit_minor, dispute.debit_currency),
         fee=Money(dispute.fee_minor, dispute.debit_currency),
         loss=Money(dispute.loss_minor, dispute.debit_currency),
+        held=order and Money(payment_details.held_minor(dispute, order), dispute.debit_currency),
         files=files,
         full=len(files) >= disputes.MAX_FILES,
         history=_build_history(dispute, dispute_notes, files, history),

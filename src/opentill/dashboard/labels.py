@@ -329,6 +329,7 @@ PRODUCT_RESULT: Final = {
     "added": N_("The product has been added."),
     "saved": N_("The product is saved."),
     "archived": N_("The product is archived. No new session can be opened for it."),
+    "restored": N_("The product is active again and can be sold."),
 }
 PRODUCT_STATUS: Final = {
     "ACTIVE": N_("Active"),

@@ -37,6 +37,9 @@ Entries = dict[str, str]  # the input of a form, by field
 
 _REASON: Final = "on the page of payment links"
 _MOST_CHOICES: Final = 100  # the form offers at most this many products
+_UNDECIDED: Final[str] = (
+    "undecided"  # the form's product until somebody chooses one; "": no product
+)
 _ACTIVE: Final = {"on": True, "off": False}
 _FIELDS: Final = (
     "product", "name", "currency", "pricing", "price", "least", "most", "quantity", "uses",
@@ -147,7 +150,8 @@ async def _render_list(
         pager=lists.Pager(query.page, total),
         chosen=chosen,
         choices=tuple(_ACTIVE),
-        products=choices,
+        products=page_helpers.product_names(request, choices, with_prices=True),
+        undecided=_UNDECIDED,
         currencies=[(code, request.localizer.currency(code)) for code in sorted(EXPONENTS)],
         pricings=tuple(_AMOUNTS),
         public_url=request.app.settings.public_url,
@@ -163,10 +167,11 @@ async def _render_list(
 
 
 def _chosen_product(request: PageRequest, choices: list[Product]) -> str:
-    """Return the product that the form begins with: that of the query, or the newest."""
-    ids = [product.id for product in choices]
-    requested_id = request.query.get("for", "")
-    return requested_id if requested_id in ids else next(iter(ids), "")
+    """Return the product that the form begins with: that of the query, or none yet."""
+    requested_id = lists.text(request, "for")
+    if any(product.id == requested_id for product in choices):
+        return requested_id
+    return _UNDECIDED if choices else ""
 
 
 def _build_body(entries: Entries, zone: ZoneInfo) -> LinkBody:

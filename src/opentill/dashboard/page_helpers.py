@@ -1,5 +1,7 @@
 """Functions and texts that several pages of the dashboard share."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
@@ -7,15 +9,18 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import merchants, products
+from opentill.core.money import Money
 from opentill.db import rate_limits
 from opentill.figures.model import day_bounds, local
 from opentill.merchants import Merchant
 from opentill.portal import render
 from opentill.portal.request import PageRequest
 from opentill.products import Product
+from opentill.web.templates import isolated
 
 # A filter offers at most this many products.
 _MOST_PRODUCTS: Final = 100
+_SHOWN_OF_ID: Final = 6  # characters that distinguish identical products
 
 
 async def find_merchant(request: PageRequest) -> Merchant:
@@ -39,6 +44,32 @@ async def product_choices(request: PageRequest, chosen_id: str) -> list[Product]
         return newest
     async with request.app.db.connection() as tx:
         return [await products.find(tx, request.merchant_id, chosen_id), *newest]
+
+
+def product_names(
+    request: PageRequest, choices: Sequence[Product], *, with_prices: bool = False
+) -> dict[str, str]:
+    """Return the names of products for a select, by id.
+
+    Products of the same name also have their price, and those of the same name and price the end of
+    their id. ``with_prices`` adds the price to all.
+    """
+    names = Counter(product.name for product in choices)
+    prices = Counter(_key_of(product) for product in choices)
+    labels: dict[str, str] = {}
+    for product in choices:
+        label = isolated(product.name)
+        if with_prices or names[product.name] > 1:
+            price = Money(product.price_minor, product.currency)
+            label += f" – {request.localizer.amount(price)}"
+        if prices[_key_of(product)] > 1:
+            label += f" – …{product.id[-_SHOWN_OF_ID:]}"
+        labels[product.id] = label
+    return labels
+
+
+def _key_of(product: Product) -> tuple[str, int, str]:
+    return product.name, product.price_minor, product.currency
 
 
 def format_end(request: PageRequest, end: int | None, zone: ZoneInfo) -> str | None:

@@ -218,7 +218,10 @@ async def show(request: PageRequest) -> Response:
         tabs=payments_tabs.count(page.counts),
         methods=_METHODS,
         longest=_LONGEST,
-        products=await page_helpers.product_choices(request, search.filters.get("productId", "")),
+        products=page_helpers.product_names(
+            request,
+            await page_helpers.product_choices(request, search.filters.get("productId", "")),
+        ),
         chosen=columns,
         all_columns=payments_columns.COLUMNS,
         csv=_csv_address(request),

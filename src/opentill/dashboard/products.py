@@ -228,6 +228,7 @@ async def product_page(
         picture_origins=pictures.origins,
         detail=detail,
         product=product,
+        restorable=product.status == "ARCHIVED" and not products.is_stand_in(product.id),
         picture=picture,
         zone=zone,
         columns=_COLUMNS,
@@ -332,6 +333,16 @@ async def archive(request: PageRequest) -> Response:
     return page_helpers.redirect(request, "products", product_id, done="archived")
 
 
+async def restore(request: PageRequest) -> Response:
+    """Make an archived product active again. Idempotent."""
+    product_id = request.ids["product"]
+    actor = people.actor_of(request.login, _REASON)
+    await request.app.db.run(
+        lambda tx: products.restore(tx, request.merchant_id, product_id, request.now, actor=actor)
+    )
+    return page_helpers.redirect(request, "products", product_id, done="restored")
+
+
 _PLACE: Final = f"{DASHBOARD_PATH}/products"
 _ONE: Final = f"{_PLACE}/{{product:id}}"
 pages: Final = (
@@ -340,4 +351,5 @@ pages: Final = (
     Page("GET", _ONE, "products.read", show_one),
     Page("POST", _ONE, "products.write", change, fields=(*_ERRORS, "version")),
     Page("POST", f"{_ONE}/archive", "products.write", archive),
+    Page("POST", f"{_ONE}/restore", "products.write", restore),
 )

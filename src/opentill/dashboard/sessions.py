@@ -112,11 +112,10 @@ async def _render_list(
         request,
         "sessions.html",
         status,
-        sold=sold,
+        sold=page_helpers.product_names(request, sold, with_prices=True),
         opening=opening or _prefill(request),
         errors=errors or {},
         wait=wait,
-        money=Money,
         form_id=form_ids.new_form_id(),
         offered_methods=[method for method in METHODS if method in offered],
         lifetimes_min=LIFETIMES_MIN,
@@ -128,7 +127,7 @@ async def _render_list(
         chosen=query.status,
         statuses=_STATUSES,
         product=product,
-        products=choices,
+        products=page_helpers.product_names(request, choices),
         rows=[
             Row(session, by_id[session.order_id], Money(session.amount_minor, session.currency))
             for session in page

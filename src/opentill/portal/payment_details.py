@@ -116,15 +116,17 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
         Settled money is frozen; an unsettled payment does not settle. None without an open dispute.
         """
         dispute = self.open_dispute
-        if dispute is None:
-            return None
-        is_settled = dispute.disputed_from == "SETTLED"
-        return dispute.debit_minor if is_settled else self.order.unsettled_minor
+        return None if dispute is None else held_minor(dispute, self.order)
 
     @property
     def is_open(self) -> bool:
         """Whether the session is still open, so that it can be paid or expired."""
         return self.session.status == "OPEN" and self.order.status == "PENDING"
+
+
+def held_minor(dispute: Dispute, order: Order) -> int:
+    """Return the money that an open dispute holds, in minor units of the settled currency."""
+    return dispute.debit_minor if dispute.disputed_from == "SETTLED" else order.unsettled_minor
 
 
 def refundable_minor(order: Order) -> int:

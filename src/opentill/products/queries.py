@@ -92,6 +92,13 @@ ARCHIVE = Command(
     """,
 )
 
+RESTORE = Command(
+    """
+    update products set status = 'ACTIVE', updated_at = :now
+    where merchant_id = :merchant_id and id = :id
+    """,
+)
+
 # Products with a part of the name or the exact id, among the newest `:scanned`. `:like` is a
 # pattern.
 SEARCH = Query(

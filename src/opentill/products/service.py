@@ -227,6 +227,20 @@ async def archive(
         raise NotFound
 
 
+async def restore(tx: Tx, merchant_id: str, product_id: str, now: int, *, actor: Actor) -> None:
+    """Make an archived product active again. Idempotent.
+
+    Raises NotFound, also for a product that stands in for items, which is never sold itself.
+    """
+    old = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=product_id))
+    if is_stand_in(product_id):
+        raise NotFound
+    if old.status == "ACTIVE":
+        return
+    await merchants.record_audit(tx, actor, "products restore", merchant_id, product_id, now)
+    await queries.RESTORE.run(tx, merchant_id=merchant_id, id=product_id, now=now)
+
+
 async def has_any(tx: Tx, merchant_id: str) -> bool:
     """Whether a merchant has created any product, archived ones included."""
     return bool(await queries.ANY.get(tx, merchant_id=merchant_id))
