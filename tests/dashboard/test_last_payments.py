@@ -55,6 +55,6 @@ def test_the_total_spent_is_net_of_refunds(shop: Shop) -> None:
     shop.report_refund(shop.refund(order["id"])["id"])
     _index(shop)
     owner, path = create_person(shop.api_server, shop.id, "owner"), _PLACE.format(shop.id)
-    assert "Payments 1 $0.00" in text_of(owner.get(path))
+    assert "1 payment 1 $0.00" in text_of(owner.get(path))
     page = text_of(owner.get(f"{path}/one", params={"email": "ada@example.com"}))
     assert "Total spent $0.00 after refunds Refunded $9.99 Paid payments 1" in page
