@@ -39,7 +39,7 @@ OTHERS: Final = {
     "are about the person who runs commands": "login logout whoami",
     "only read a feature's rows": "mail:list,aside merchants:list,show,terms,applications,changes"
     " gateways:explain,list,test gateways/rules:list keys:list epay:show,list,notices"
-    " payouts:waiting refunds:cases deposits:cases approvals:list"
+    " payouts:waiting refunds:cases deposits:cases,chains approvals:list"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
     " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
     " audit:list,verify ledger:check,accounts,export webhooks:list,show,deliveries,listen"

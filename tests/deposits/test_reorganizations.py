@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from deposits.chain_world import CONFIRMATIONS, USD, ChainWorld
 from opentill.db.clock import now_ms
-from opentill.deposits import jobs, list_failing, queries, scanning
+from opentill.deposits import jobs, list_chains, queries, scanning
 from opentill.gateways.deposits import Block, ChainFailure, Transfer
 
 
@@ -100,13 +100,14 @@ async def test_nothing_is_stored_if_the_chain_changes_while_it_is_read(
     await world.scan()
     assert (await world.read(order))[0].status == "PENDING"
     async with world.db.connection() as tx:
-        (failing,) = await list_failing(tx)
+        (failing,) = await list_chains(tx)
     assert failing.failure == "the chain changed while it was read"
     monkeypatch.undo()
     await world.scan()
     assert (await world.read(order))[0].status == "PAID"
     async with world.db.connection() as tx:
-        assert await list_failing(tx) == []
+        (state,) = await list_chains(tx)
+    assert (state.failure, state.failing_since) == (None, None)
 
 
 async def test_a_crash_at_any_moment_loses_nothing_and_does_nothing_twice(
@@ -190,7 +191,8 @@ async def test_a_failing_node_is_reported_and_another_account_goes_on(
         ("chain not read", "other")
     ]
     async with world.db.connection() as tx:
-        (row,) = await list_failing(tx)
+        row, working = await list_chains(tx)
+    assert (working.account, working.failure) == ("evm", None)
     assert (row.account, row.failure) == ("other", "no node today")
     await failing.close()
 

@@ -115,6 +115,9 @@ def test_orders_are_paid_and_refunded_in_tokens(
             browser.open(session.url)
             assert "Payment received" in browser.page.text
             assert client.orders.get(order_id).payment_method == "CRYPTO"
+            (chain,) = json.loads(deployment.run_checked("deposits", "chains", "--json"))
+            assert (chain["account"], chain["chainId"], chain["failure"]) == ("evm", CHAIN_ID, None)
+            assert 0 < chain["number"] <= ganache.height
             # The cent too much is a case.
             (case,) = json.loads(deployment.run_checked("deposits", "cases", "--json"))
             assert (case["kind"], case["orderId"], Decimal(case["units"])) == (

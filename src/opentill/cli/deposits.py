@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
         "deposits",
         "Token transfers that need attention, and refunds that were sent from a wallet.",
         cases=cases,
+        chains=chains,
         handled=handled,
         refunded=refunded,
     )
@@ -40,6 +41,13 @@ def cases() -> output.Result:
 
     rows = session.query(deposits.list_open_cases)
     return output.Result(rows, _COLUMNS, empty="no transfer needs attention")
+
+
+def chains() -> output.Result:
+    """List how far the worker has read the chain of each account, and why it cannot, if so."""
+    from opentill import deposits
+
+    return output.Result(session.query(deposits.list_chains), empty="no chain was read")
 
 
 @acting()

@@ -22,12 +22,17 @@ class Position(msgspec.Struct, frozen=True):
     claimed_until: int
 
 
-class FailingAccount(msgspec.Struct, frozen=True):
-    """An account whose chain cannot be read, and since when (real time)."""
+class ChainState(msgspec.Struct, frozen=True, rename="camel"):
+    """How far the chain of an account was read, and why it cannot be read now, if so.
+
+    ``failing_since`` is real time (Unix ms).
+    """
 
     account: str
-    failure: str
-    failing_since: int
+    chain_id: int
+    number: int  # of the last block whose transfers are stored
+    failure: str | None
+    failing_since: int | None
 
 
 class StoredTransfer(msgspec.Struct, frozen=True):

@@ -4,9 +4,9 @@ from typing import Final
 
 from opentill.db.query import Command, Query, Value
 from opentill.deposits.model import (
+    ChainState,
     DepositCase,
     DueReport,
-    FailingAccount,
     Position,
     Progress,
     RefundEvidence,
@@ -56,11 +56,11 @@ RELEASE = Command(
     where account = :account and chain_id = :chain_id and claimed_until = :claimed_until
     """,
 )
-FAILING = Query(
-    FailingAccount,
+CHAINS = Query(
+    ChainState,
     """
-    select account, failure, failing_since from deposit_positions
-    where failure is not null order by failing_since, account
+    select account, chain_id, number, failure, failing_since from deposit_positions
+    order by failing_since nulls last, account, chain_id
     """,
 )
 _TRANSFER: Final = """

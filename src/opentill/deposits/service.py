@@ -6,7 +6,7 @@ from typing import Final
 from opentill.core.errors import Invalid, or_not_found
 from opentill.db.database import Tx
 from opentill.deposits import queries
-from opentill.deposits.model import DepositCase, FailingAccount, Progress
+from opentill.deposits.model import ChainState, DepositCase, Progress
 
 _LISTED: Final = 500
 _MOST_COUNTED: Final = 10_000
@@ -42,6 +42,6 @@ async def close_case(tx: Tx, case_id: str, who: str, resolution: str, now: int) 
     return or_not_found(closed, f"there is no open case {case_id}")
 
 
-async def list_failing(tx: Tx) -> list[FailingAccount]:
-    """Return the accounts whose chain cannot be read, the longest failing first."""
-    return await queries.FAILING.all(tx)
+async def list_chains(tx: Tx) -> list[ChainState]:
+    """Return how far each account's chain was read, the longest failing first."""
+    return await queries.CHAINS.all(tx)
