@@ -10,14 +10,22 @@ from opentill.orders.customers.model import (
     OrderCustomer,
 )
 
-# The newest orders of a merchant, with their email addresses.
+# The newest order of each email address among the newest `:limit` orders of a merchant, with the
+# last payment among these orders. Capitals (A to Z) do not distinguish addresses.
 RECENT: Final = Query(
     CustomerOrder,
     """
-    select customer_email as email, customer_name as name, id as order_id, created_at, status,
-        amount_minor, currency, paid_at as last_paid_at
-    from orders where merchant_id = :merchant_id
-    order by created_at desc, id desc limit :limit
+    select distinct on (address) email, name, order_id, created_at, status, amount_minor, currency,
+        max(paid_at) over (partition by address) as last_paid_at
+    from (
+        select customer_email as email, lower(customer_email collate "C") as address,
+            customer_name as name, id as order_id, created_at, status, amount_minor, currency,
+            paid_at
+        from orders where merchant_id = :merchant_id
+        order by created_at desc, id desc limit :limit
+    ) newest
+    where email <> ''
+    order by address, created_at desc, order_id desc
     """,
 )
 # The newest indexed order of each email address. Orders with ids in `:apart` are ignored, because

@@ -34,7 +34,7 @@ async def recent_customers(tx: Tx, merchant_id: str, orders: int) -> list[Custom
     Each has their newest order, and the last payment among these orders.
     """
     rows = await queries.RECENT.all(tx, merchant_id=merchant_id, limit=orders)
-    return sort_customers(_newest_of_each(row for row in rows if row.email))
+    return sort_customers(_newest_of_each(rows))
 
 
 async def find_customers(db: Db, merchant_id: str, text: str) -> list[CustomerOrder]:
@@ -94,6 +94,8 @@ async def find_customers_of_orders(
     Orders without a name and an email address are left out.
     """
     pairs = sorted(set(places))
+    if not pairs:
+        return {}
     customers = await queries.OF_ORDERS.all(
         tx,
         merchant_id=[merchant_id for merchant_id, _ in pairs],
