@@ -89,6 +89,12 @@ def test_all_structs_that_commands_fill_are_listed() -> None:
         # errors of the parser
         ("payouts set-account {shop}", "--holder is required: the account's holder"),
         ("merchants create", "name is required: the merchant's name."),
+        # All that is missing is named at once.
+        ("payouts set-account {shop} --account DE1",
+         "--holder is required: the account's holder, as the bank knows them. Also required"),
+        ("gateways explain --reason x --method ALIPAY", "--reason is not an option"),
+        ("gateways explain --method ALIPAY",
+         "--amount is required: such as 10 or 9.99. Also required: --currency. See"),
         ("merchants create X --fee", "--fee must have a value."),
         ("orders list {shop} --frmo x",
          "--frmo is not an option of `opentill orders list`: did you mean --from"),

@@ -16,6 +16,8 @@ from opentill.core.errors import Invalid
 if TYPE_CHECKING:
     import typer
 
+# In the help of an option that has a default for the parser, but that its command requires.
+REQUIRED_BY_COMMAND: Final = "; required."
 _NO_COMMAND: Final = re.compile(r"No such command '(.*)'\.", re.DOTALL)
 _EXTRA_ARGUMENTS: Final = re.compile(r"Got unexpected extra argument\(s\) \((.*)\)", re.DOTALL)
 
@@ -51,9 +53,10 @@ def _explain(error: "typer.TyperException", path: str, context: Any) -> tuple[st
     """
     parameter: Any = getattr(error, "param", None)
     if parameter is not None:
-        is_missing = type(error).__name__ == "MissingParameter"
         problem = (
-            "is required" + _help(parameter) if is_missing else _describe_accepted(parameter, error)
+            _describe_missing(parameter, context)
+            if type(error).__name__ == "MissingParameter"
+            else _describe_accepted(parameter, error)
         )
         return _name(parameter), problem, parameter.param_type_name == "option"
     text = error.format_message()
@@ -81,6 +84,27 @@ def _name(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return str(parameter.name)
     return str(max(parameter.opts, key=len)).lstrip("-")
+
+
+def _describe_missing(parameter: Any, context: Any) -> str:
+    """Return that a parameter is required, with the others that are missing too.
+
+    The parser reads what was given first, and stops at the first parameter that is missing: the
+    required ones that it has not read by then were not given either.
+    """
+    parameters = [] if context is None else context.command.params
+    others = [
+        f"--{_name(each)}" if each.param_type_name == "option" else _name(each)
+        for each in parameters
+        if each is not parameter and _is_required(each) and not context.params.get(each.name)
+    ]
+    also = f". Also required: {', '.join(others)}" if others else ""
+    return f"is required{_help(parameter)}{also}"
+
+
+def _is_required(parameter: Any) -> bool:
+    """Whether the parser or, such as for ``--reason``, the command itself requires a parameter."""
+    return bool(parameter.required) or REQUIRED_BY_COMMAND in (parameter.help or "")
 
 
 def _help(parameter: Any) -> str:

@@ -46,6 +46,7 @@ async def _list_page(
         "link": "",
         "invited": "",
         "lost": "",
+        "reason": "",
         "language": request.localizer.language,
         **values,
     }
@@ -104,11 +105,11 @@ async def request_factor_reset(request: PageRequest) -> Response:
             lambda tx: people.lost_factors.request_reset(tx, email, request.now, actor=actor)
         )
     except NotFound:
-        return await _list_page(request, 400, {"lost": _NO_FACTOR}, lost=email)
+        return await _list_page(request, 400, {"lost": _NO_FACTOR}, lost=email, reason=reason)
     except Invalid as problem:
         is_open = "open" in (problem.reason or "")
         error = N_("A reset of their factors is open already") if is_open else _NO_FACTOR
-        return await _list_page(request, 400, {"lost": error}, lost=email)
+        return await _list_page(request, 400, {"lost": error}, lost=email, reason=reason)
     return render.see_other(request, f"{PLACE}?done=reset_requested")
 
 
@@ -161,6 +162,7 @@ async def _page(
     status: int = 200,
     errors: dict[str, str] | None = None,
     keys: Sequence[Key] = (),
+    role: StaffRole | None = None,
 ) -> Response:
     person_id = request.ids["person"]
     async with request.app.db.connection() as tx:
@@ -173,6 +175,7 @@ async def _page(
         person=person,
         logins=logins,
         roles=STAFF_ROLES,
+        chosen_role=role or person.role,
         zone=ZONE,
         keys=keys,
         errors=errors or {},
@@ -190,7 +193,7 @@ async def change_role(request: PageRequest) -> Response:
             lambda tx: people.change_staff_role(tx, person_id, role, request.now, actor=actor)
         )
     except Invalid:
-        return await _page(request, 400, {"role": _LAST_ADMIN})
+        return await _page(request, 400, {"role": _LAST_ADMIN}, role=role)
     return render.see_other(request, f"{PLACE}?done=role")
 
 

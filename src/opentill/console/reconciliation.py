@@ -67,7 +67,10 @@ async def list_differences(request: PageRequest) -> Response:
 
 
 async def _list_page(
-    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    gateway: str = "",
 ) -> Response:
     state = lists.choice(request, "which", ("open", "resolved")) or "open"
     source = lists.text(request, "source", 32)
@@ -89,6 +92,7 @@ async def _list_page(
             for name in (*request.app.gateways, reconciliation.BANK)
         ],
         gateways=tuple(request.app.gateways),
+        chosen_gateway=gateway,
         differences=differences,
         open_count=open_count,
         most=_MOST_ROWS,
@@ -104,12 +108,11 @@ async def _list_page(
 
 async def compare_report(request: PageRequest) -> Response:
     """Compare a gateway's settlement report with the ledger."""
+    gateway = (await request.form()).get("gateway", "")
     try:
         file = await read_report(request, "file")
     except ReportRefused as refusal:
-        return await _list_page(request, refusal.status, {"file": refusal.error})
-    form = await request.form()
-    gateway = form.get("gateway", "")
+        return await _list_page(request, refusal.status, {"file": refusal.error}, gateway)
     if gateway not in request.app.gateways:
         return await _list_page(request, 400, {"gateway": N_("Choose a gateway.")})
     actor = people.actor_of(request.login, "uploaded in the console")
@@ -118,10 +121,10 @@ async def compare_report(request: PageRequest) -> Response:
         result = await reconciliation.reconcile_file(request.app.db, report, actor, request.now)
     except ReportWithoutPeriod:
         error = N_("This report has no rows and does not state its days, so nothing was compared.")
-        return await _list_page(request, 400, {"file": error})
+        return await _list_page(request, 400, {"file": error}, gateway)
     except Invalid:
         error = N_("This is not a report with the required columns. Nothing was recorded.")
-        return await _list_page(request, 400, {"file": error})
+        return await _list_page(request, 400, {"file": error}, gateway)
     return render.see_other(
         request,
         f"{PLACE}?rows={result.rows}&matched={result.matched}&found={result.difference_count}",
