@@ -203,6 +203,33 @@ def test_a_customers_totals_are_exact_in_each_currency(shop: Shop) -> None:
     assert [(row.currency, row.orders) for row in sums_of_newest_orders] == [("JPY", 1), ("USD", 1)]
 
 
+def test_a_customers_page_shows_how_they_paid_the_last_used_method_first(shop: Shop) -> None:
+    shop.create_order(customerEmail="ada@example.com")
+    owner = create_person(shop.api_server, shop.id, "owner")
+    path, query = f"/dashboard/{shop.id}/customers/one", {"email": "ADA@example.com"}
+    assert "Payment methods used" not in owner.get(path, params=query).text
+    for email, brand, last4 in (
+        ("ada@example.com", "visa", "4242"),
+        ("Ada@example.com", "visa", "4242"),
+        ("adam@example.com", "jcb", "1111"),
+        ("ada@example.com", "amex", "0005"),
+    ):
+        order = shop.create_paid_order(customerEmail=email)
+        shop.api_server.sql(
+            "update payment_attempts set card_brand = $3, card_last4 = $4"
+            " where merchant_id = $1 and order_id = $2",
+            shop.id, order["id"], brand, last4,
+        )  # fmt: skip
+    for _ in range(2):  # the second time, the newest orders are indexed
+        page = text_of(owner.get(path, params=query)).replace("\N{NO-BREAK SPACE}", " ")
+        methods = page.partition("Payment methods used")[2].partition("View in Payments")[0]
+        used = re.findall(
+            r"(American Express|Visa|Jcb|JCB) •••• (\d+) (\d payments?) · Last used", methods
+        )
+        assert used == [("American Express", "0005", "1 payment"), ("Visa", "4242", "2 payments")]
+        index(shop)
+
+
 def test_another_merchants_customer_is_not_found(shop: Shop) -> None:
     shop.api_server.create_shop().create_paid_order(customerEmail="eve@example.com")
     owner, path = (

@@ -275,3 +275,12 @@ def test_a_search_without_results_has_examples_that_find_payments(shop: Shop) ->
     newcomer = create_person(shop.api_server, empty_shop.id, "owner")
     page = newcomer.get(f"/dashboard/{empty_shop.id}/search", params={"q": "nobody"}).text
     assert "Examples" not in page
+
+
+def test_the_search_of_the_header_says_what_it_finds(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    page = owner.get(f"/dashboard/{shop.id}/products").text
+    (hint,) = re.findall(r'<p class="suggestions search-hint small" id="q-hint">([^<]*)</p>', page)
+    for word in ("email", "amount", "last four digits", "ID"):
+        assert word in hint
+    assert re.search(r'<input id="q"[^>]* aria-describedby="q-hint"', page)

@@ -6,7 +6,7 @@ from typing import Final
 
 import httpx2
 
-from dashboard.pages import new_form_id
+from dashboard.pages import new_form_id, text_of
 from support.api_server import ApiServer, Shop
 from support.people import Visitor, create_person
 
@@ -208,6 +208,19 @@ def test_a_paid_session_cannot_be_ended(shop: Shop) -> None:
     assert refusal.status_code == 409
     assert "This session is paid already" in refusal.text
     assert shop.read_order(order["id"])["status"] == "PAID"
+
+
+def test_a_complete_session_says_who_paid_what(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    order = shop.create_paid_order(customerEmail="ada@example.com")
+    page = owner.get(path_of(shop, "sessions", order["checkoutSessionId"]))
+    paid = text_of(page).translate({0x2068: None, 0x2069: None})
+    assert "ada@example.com paid $9.99" in paid
+    assert "Payment method Bank transfer" in paid
+    for path in (f"payments/{order['id']}", "customers/one?email=ada%40example.com"):
+        assert f'href="{path_of(shop, path)}"' in page.text
+    session = shop.create_session()
+    assert "paid $9.99" not in text_of(owner.get(path_of(shop, "sessions", session["id"])))
 
 
 def test_another_merchants_session_is_not_found(shop: Shop) -> None:

@@ -12,6 +12,7 @@ from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
 from opentill.dashboard import page_helpers, payments_columns
+from opentill.gateways.model import Card
 from opentill.http import csvfile
 from opentill.list_counts import FOREVER
 from opentill.orders import CustomerOrder, CustomerTotal
@@ -196,6 +197,7 @@ async def show_one(request: PageRequest) -> Response:
         db.read, page, deployment=request.app.settings.livemode
     )
     sums = await orders.sums_of_customer(db, merchant_id, email)
+    methods = await orders.methods_of_customer(db, merchant_id, email)
     firsts = [row.first_paid_at for row in sums if row.first_paid_at is not None]
     lasts = [row.last_paid_at for row in sums if row.last_paid_at is not None]
     return render.page(
@@ -208,6 +210,15 @@ async def show_one(request: PageRequest) -> Response:
         sums=[
             (row, Money(row.spent_minor, row.currency), Money(row.refunded_minor, row.currency))
             for row in sums
+        ],
+        methods=[
+            (
+                row,
+                orders.format_card(Card(brand=row.card_brand, last4=row.card_last4))
+                if row.card_last4
+                else "",
+            )
+            for row in methods
         ],
         most_summed=orders.MAX_SUMMED if total > orders.MAX_SUMMED else 0,
         first=min(firsts, default=None),

@@ -4,6 +4,7 @@ from opentill.orders.cards import brand_name, format_card
 from opentill.orders.cards import of_attempt as card_of_attempt
 from opentill.orders.cards import of_order as card_of
 from opentill.orders.customers.model import (
+    CustomerMethod,
     CustomerOrder,
     CustomerSums,
     CustomerTotal,
@@ -14,6 +15,7 @@ from opentill.orders.customers.service import (
     add_last_payments,
     find_customers,
     find_customers_of_orders,
+    methods_of_customer,
     recent_customers,
     sort_customers,
     sums_of_customer,
@@ -133,6 +135,7 @@ __all__ = [
     "TRANSITIONS",
     "Change",
     "CountedPage",
+    "CustomerMethod",
     "CustomerOrder",
     "CustomerSums",
     "CustomerTotal",
@@ -214,6 +217,7 @@ __all__ = [
     "look_up",
     "merchant_of",
     "metadata",
+    "methods_of_customer",
     "needs_manual_return",
     "note",
     "notes_of",

@@ -5,6 +5,7 @@ Customers are identified by their orders' email address.
 
 import msgspec
 
+from opentill.core.payment_methods import Method
 from opentill.orders.statuses import Status
 
 
@@ -54,6 +55,16 @@ class CustomerTotal(msgspec.Struct, frozen=True):
     def spent_minor(self) -> int:
         """What the customer has paid and not got back."""
         return self.paid_minor - self.refunded_minor
+
+
+class CustomerMethod(msgspec.Struct, frozen=True):
+    """A payment method with which a customer has paid, of cards one card; "" if it is unknown."""
+
+    method: Method
+    card_brand: str
+    card_last4: str
+    payments: int
+    last_paid_at: int
 
 
 class CustomerSums(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ from typing import Final
 
 from opentill.db.query import Query
 from opentill.orders.customers.model import (
+    CustomerMethod,
     CustomerOrder,
     CustomerSums,
     CustomerTotal,
@@ -45,17 +46,9 @@ NEWEST_OF: Final = Query(
     join orders o on o.merchant_id = :merchant_id and o.id = hit.order_id
     """,
 )
-# A customer's payments and refunds by currency, over the newest `:limit` orders. Orders are read
-# from the index, except the orders in `:apart`, whose index rows are outdated; the pending orders
-# in `:id` are added to them.
-SUMS: Final = Query(
-    CustomerSums,
-    """
-    select o.currency, count(*) as orders, count(o.paid_at) as payments,
-        coalesce(sum(o.amount_minor) filter (where o.paid_at is not null), 0)::bigint as paid_minor,
-        sum(o.refunded_minor)::bigint as refunded_minor,
-        count(*) filter (where o.status in ('DISPUTED', 'CHARGEBACK')) as disputed,
-        min(o.paid_at) as first_paid_at, max(o.paid_at) as last_paid_at
+# The newest `:limit` orders of a customer. Orders are read from the index, except the orders in
+# `:apart`, whose index rows are outdated; the pending orders in `:id` are added to them.
+_OF_CUSTOMER: Final = """
     from (
         select id from (
             select hit.order_id as id, hit.created_at
@@ -72,7 +65,30 @@ SUMS: Final = Query(
         order by created_at desc, id desc limit :limit
     ) newest
     join orders o on o.merchant_id = :merchant_id and o.id = newest.id
-    group by o.currency order by o.currency
+"""
+# A customer's payments and refunds by currency.
+SUMS: Final = Query(
+    CustomerSums,
+    f"""
+    select o.currency, count(*) as orders, count(o.paid_at) as payments,
+        coalesce(sum(o.amount_minor) filter (where o.paid_at is not null), 0)::bigint as paid_minor,
+        sum(o.refunded_minor)::bigint as refunded_minor,
+        count(*) filter (where o.status in ('DISPUTED', 'CHARGEBACK')) as disputed,
+        min(o.paid_at) as first_paid_at, max(o.paid_at) as last_paid_at
+{_OF_CUSTOMER}    group by o.currency order by o.currency
+    """,
+)
+# The payment methods and cards with which a customer has paid, the last used one first.
+METHODS: Final = Query(
+    CustomerMethod,
+    f"""
+    select a.method, coalesce(a.card_brand, '') as card_brand,
+        coalesce(a.card_last4, '') as card_last4, count(*) as payments,
+        max(o.paid_at) as last_paid_at
+{_OF_CUSTOMER}
+    join payment_attempts a on a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id
+    where o.paid_at is not null
+    group by 1, 2, 3 order by last_paid_at desc, 1, 2, 3 limit :methods
     """,
 )
 # The paid orders of several customers by currency, over at most the newest `:limit` orders of each.

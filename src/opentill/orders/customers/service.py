@@ -4,13 +4,14 @@ As in the filter of orders, addresses that differ only in capitals (A to Z) are 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from opentill.db.database import Db, Tx
 from opentill.orders.customers import queries
 from opentill.orders.customers.model import (
+    CustomerMethod,
     CustomerOrder,
     CustomerSums,
     CustomerTotal,
@@ -25,6 +26,7 @@ from opentill.orders.search.queries import PENDING
 MAX_SUMMED: Final = 10_000
 # The totals of a list of customers cover at most this many orders of each customer.
 _MOST_TOTALLED: Final = 1_000
+_MOST_METHODS: Final = 10
 _BATCH: Final = 500  # customers whose totals a statement reads
 
 
@@ -108,23 +110,40 @@ async def sums_of_customer(
     db: Db, merchant_id: str, email: str, most: int = MAX_SUMMED
 ) -> list[CustomerSums]:
     """Return sums over the newest ``most`` orders of an email address, by currency."""
-    condition = Condition(terms.term_of(email), terms.EMAIL)
 
     async def read(tx: Tx) -> list[CustomerSums]:
-        outdated_ids, matches = await _not_indexed(tx, merchant_id, condition)
-        places = await search.places_of(tx, merchant_id, condition)
-        return await queries.SUMS.all(
-            tx,
-            merchant_id=merchant_id,
-            apart=outdated_ids,
-            id=[candidate.id for candidate in matches],
-            created_at=[candidate.created_at for candidate in matches],
-            term=[place.term for place in places],
-            place=[place.place for place in places],
-            limit=most,
-        )
+        places = await _places_of_customer(tx, merchant_id, email)
+        return await queries.SUMS.all(tx, **places, limit=most)
 
     return await db.read_snapshot(read)
+
+
+async def methods_of_customer(db: Db, merchant_id: str, email: str) -> list[CustomerMethod]:
+    """Return the payment methods that an email address paid with, the last used one first.
+
+    At most ten, of as many orders as ``sums_of_customer`` reads.
+    """
+
+    async def read(tx: Tx) -> list[CustomerMethod]:
+        places = await _places_of_customer(tx, merchant_id, email)
+        return await queries.METHODS.all(tx, **places, limit=MAX_SUMMED, methods=_MOST_METHODS)
+
+    return await db.read_snapshot(read)
+
+
+async def _places_of_customer(tx: Tx, merchant_id: str, email: str) -> dict[str, Any]:
+    """Return where the orders of an email address are found, for the queries."""
+    condition = Condition(terms.term_of(email), terms.EMAIL)
+    outdated_ids, matches = await _not_indexed(tx, merchant_id, condition)
+    places = await search.places_of(tx, merchant_id, condition)
+    return {
+        "merchant_id": merchant_id,
+        "apart": outdated_ids,
+        "id": [candidate.id for candidate in matches],
+        "created_at": [candidate.created_at for candidate in matches],
+        "term": [place.term for place in places],
+        "place": [place.place for place in places],
+    }
 
 
 async def totals_of_customers(
