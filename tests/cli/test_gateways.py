@@ -197,11 +197,22 @@ def test_rules_are_listed_added_moved_and_removed(opentill: Commands, credential
         f"rule {ordered['id']}: best success rate: 100 %",
         f"rule {ordered['id']}: test of the success rate: 100 %",
     }
+    changed = opentill.json(
+        *rules, "set", named["id"], "--amount", "CNY:-300", "--device", "", "--others", *WHY
+    )
+    assert changed["payments"] == f"ALIPAY CNY -300.00 {merchant}"
+    assert (changed["action"], changed["only"]) == ("A (sandbox), sandbox", False)
+    assert (changed["id"], changed["position"]) == (named["id"], 2)
+    by_cost = opentill.json(*rules, "set", "2", "--order-by", "cost", "--amount", "", *WHY)
+    assert (by_cost["payments"], by_cost["action"]) == (f"ALIPAY CNY {merchant}", "by cost")
     assert opentill.json(*rules, "move", "2", "1", *WHY)["id"] == named["id"]
     assert opentill.json(*rules, "remove", named["id"], *WHY)["id"] == named["id"]
     (listed,) = opentill.json(*rules, "list")
     assert listed == ordered
     for words, text in (
+        (("set", "9"), "must be the id or the position of one"),
+        (("set", "1", "--only"), "--only must be used with accounts"),
+        (("set", "1", "--account", "A", "--order-by", "cost"), "--order-by must not be used"),
         (("add",), "--account must be given, or else an order"),
         (("add", "--account", "nobody"), "--account must be the id or the label of one"),
         (("add", "--account", "A", "--order-by", "cost"), "--order-by must not be used together"),

@@ -123,7 +123,7 @@ EXPLAINED: Final = frozenset(
         "webhooks.catchup_queries": "EVENTS_READ_TO",
         "refunds.queries": "ANYWHERE GATEWAYS_DUE",
         # staff and processes read the accounts of all merchants, which tests/gateways tests
-        "gateways.rules.queries": "INSERT",
+        "gateways.rules.queries": "INSERT UPDATE",
         "gateways.accounts.queries": "STORED LIST BY_ID STORED_BY_ID IDS_OF INSERT",
         # these return 0 here
         "adjustments.queries ": "FROZEN",

@@ -159,6 +159,24 @@ async def test_rules_are_added_moved_and_removed_with_an_audit_log(tx: Tx) -> No
     assert actions == ["add", "add", "add", "move", "move", "remove"]
 
 
+async def test_a_changed_rule_keeps_its_position_and_is_in_the_audit_log(tx: Tx) -> None:
+    await add(tx)
+    second = await add(tx, currencies=("CNY",), smallest_minor=100)
+    new = NewRule(currencies=("EUR",), ranking="ACCOUNTS", accounts=("sandbox",), is_only=True)
+    changed = await rules.change(tx, second.id, new, [], NOW, actor=TESTER)
+    assert (changed.id, changed.position, changed.is_only) == (second.id, 2, True)
+    assert rules.condition_text(changed) == "EUR"
+    assert await rules.change(tx, second.id, new, [], NOW, actor=TESTER) == changed
+    with pytest.raises(Invalid):
+        await rules.change(
+            tx, second.id, NewRule(ranking="ACCOUNTS", accounts=("gat_0",)), [], NOW, actor=TESTER
+        )
+    rows = await tx.fetch("select subject from audit_log where action = 'gateways rules set'")
+    assert [row["subject"] for row in rows] == [
+        f"{second.id}: 2: EUR: ACCOUNTS: sandbox, before: CNY 1.00-: ACCOUNTS: sandbox"
+    ]
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [

@@ -1,4 +1,4 @@
-"""``opentill gateways rules list|add|remove|move``: which accounts take which payments."""
+"""``opentill gateways rules list|add|set|remove|move``: which accounts take which payments."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -26,7 +26,9 @@ _Rule = Annotated[str, typer.Argument(metavar="RULE", help="The rule's id or its
 def register(app: typer.Typer) -> None:
     """Add the group to that of gateways."""
     group = typer.Typer(help=_SUMMARY, no_args_is_help=True)
-    for name, command in (("list", list_), ("add", add_rule), ("remove", remove), ("move", move)):
+    for name, command in (
+        ("list", list_), ("add", add_rule), ("set", set_rule), ("remove", remove), ("move", move),
+    ):  # fmt: skip
         add(group, name, command, group="gateways rules")
     app.add_typer(group, name="rules")
 
@@ -117,6 +119,80 @@ def add_rule(  # noqa: PLR0913 - options of a command
 
 
 @acting(without_reason=inputs.NO_REASON)
+def set_rule(  # noqa: PLR0913 - options of a command
+    rule: _Rule,
+    *,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Such as ALIPAY. May be repeated; '' for all.")
+    ] = None,
+    currency: Annotated[
+        list[str] | None, typer.Option(help="Such as CNY. May be repeated; '' for all.")
+    ] = None,
+    amount: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CURRENCY:SMALLEST-LARGEST",
+            help="Amounts in one currency, such as CNY:10.00-500.00; '' for all.",
+        ),
+    ] = None,
+    merchant: Annotated[
+        str | None, typer.Option(help="Payments of this merchant only; '' for all.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="phone or desktop; '' for both.")] = None,
+    account: Annotated[
+        list[str] | None,
+        typer.Option(help="An account's id or label. May be repeated, in their order."),
+    ] = None,
+    only: Annotated[
+        bool | None,
+        typer.Option("--only/--others", help="Whether no other account takes the payment."),
+    ] = None,
+    order_by: Annotated[
+        str | None, typer.Option(help="priority, weight, cost or success-rate, for all accounts.")
+    ] = None,
+    explore: Annotated[
+        int | None, typer.Option(help="Percent of the payments that try another account.")
+    ] = None,
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Change a rule. What is left out stays as it is; the rule keeps its position."""
+    import msgspec
+
+    from opentill.core.errors import Invalid
+    from opentill.gateways import accounts, rules
+
+    settings = session.settings()
+    if account and order_by:
+        raise Invalid("orderBy", "orderBy must not be used together with account")
+
+    async def work(tx: "Tx", now: int) -> dict[str, Any]:
+        stored = await _find(tx, rule)
+        names = await accounts.list_names(tx)
+        changes = _changed_conditions(stored, method, currency, amount)
+        if merchant is not None:
+            changes["merchant_id"] = merchant or None
+        if device is not None:
+            changes["device"] = device or None
+        if order_by is not None:
+            changes |= {"ranking": _ranking(order_by), "accounts": (), "is_only": False}
+        if account:
+            ids = [await accounts.find_id(tx, text, settings.gateways) for text in account]
+            changes |= {"ranking": "ACCOUNTS", "accounts": tuple(ids)}
+        if only is not None:
+            changes["is_only"] = only
+        ranking = changes.get("ranking", stored.ranking)
+        stored_percent = stored.exploration_percent if ranking == stored.ranking else None
+        percent = stored_percent if explore is None else explore
+        changes["exploration_percent"] = rules.default_exploration(ranking, percent)
+        fields = {name: getattr(stored, name) for name in rules.NewRule.__struct_fields__}
+        new = msgspec.convert(fields | changes, rules.NewRule)
+        existing = (*settings.gateways, *names)
+        return _record(await rules.change(tx, stored.id, new, existing, now, actor=actor), names)
+
+    return session.transact(work, settings)
+
+
+@acting(without_reason=inputs.NO_REASON)
 def remove(rule: _Rule, *, actor: "Actor") -> dict[str, Any]:
     """Remove a rule."""
     from opentill.gateways import accounts, rules
@@ -174,6 +250,33 @@ def _conditions(methods: list[str], currencies: list[str], amount: str) -> dict[
             "largest_minor": limit.largest_minor,
         }
     return {**conditions, "currencies": tuple(codes)}
+
+
+def _changed_conditions(
+    rule: "RoutingRule",
+    methods: list[str] | None,
+    currencies: list[str] | None,
+    amount: str | None,
+) -> dict[str, Any]:
+    """Return the conditions on methods, currencies and amounts that the options change."""
+    from opentill.core.errors import Invalid
+
+    codes = None if currencies is None else [code for code in currencies if code.strip()]
+    conditions = _conditions(
+        [name for name in methods or [] if name.strip()], codes or [], amount or ""
+    )
+    changes: dict[str, Any] = {}
+    if methods is not None:
+        changes["methods"] = conditions["methods"]
+    if codes is not None or amount:
+        changes["currencies"] = conditions["currencies"]
+    if amount is not None:
+        changes |= {name: conditions.get(name) for name in ("smallest_minor", "largest_minor")}
+    has_amounts = rule.smallest_minor is not None or rule.largest_minor is not None
+    new_codes = list(changes.get("currencies", rule.currencies))
+    if amount is None and has_amounts and new_codes != rule.currencies:
+        raise Invalid("amount", "amount must be given with another currency, or '' for all")
+    return changes
 
 
 async def _find(tx: "Tx", text: str) -> "RoutingRule":

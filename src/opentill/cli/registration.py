@@ -125,7 +125,7 @@ def _name_on_command_line(parameter: inspect.Parameter) -> str:
             *(getattr(part, "param_decls", None) or ()),
         ):
             if isinstance(declared, str) and declared.startswith("-"):
-                return declared.lstrip("-")
+                return declared.partition("/")[0].lstrip("-")
     is_option = parameter.kind is inspect.Parameter.KEYWORD_ONLY
     return parameter.name.replace("_", "-") if is_option else parameter.name
 

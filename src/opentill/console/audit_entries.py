@@ -59,6 +59,7 @@ ACTION: Final[Mapping[str, str]] = {
     "gateways rules add": N_("Routing rule added"),
     "gateways rules move": N_("Routing rule moved"),
     "gateways rules remove": N_("Routing rule removed"),
+    "gateways rules set": N_("Routing rule changed"),
     "gateways set": N_("Gateway account changed"),
     "gateways test": N_("Test payment opened"),
     "keys create": N_("API key created"),

@@ -3,6 +3,7 @@
 from opentill.gateways.rules.model import NewRule, Ranking, RoutingRule, RuleSet
 from opentill.gateways.rules.service import (
     add,
+    change,
     condition_text,
     default_exploration,
     find,
@@ -17,6 +18,7 @@ __all__ = [
     "RoutingRule",
     "RuleSet",
     "add",
+    "change",
     "condition_text",
     "default_exploration",
     "find",

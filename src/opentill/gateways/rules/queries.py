@@ -24,6 +24,15 @@ INSERT = Command(
         :device, :ranking, :accounts, :exploration_percent, :is_only, :now)
     """,
 )
+UPDATE = Command(
+    """
+    update routing_rules set methods = :methods, currencies = :currencies,
+        smallest_minor = :smallest_minor, largest_minor = :largest_minor,
+        merchant_id = :merchant_id, device = :device, ranking = :ranking, accounts = :accounts,
+        exploration_percent = :exploration_percent, is_only = :is_only
+    where id = :id
+    """,
+)
 DELETE = Command("delete from routing_rules where id = :id")
 CLOSE_GAP = Command("update routing_rules set position = position - 1 where position > :position")
 SET_POSITION = Command("update routing_rules set position = :position where id = :id")

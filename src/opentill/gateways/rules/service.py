@@ -1,4 +1,4 @@
-"""Add, remove and move routing rules. Every change is recorded in the audit log."""
+"""Add, change, remove and move routing rules. Every change is recorded in the audit log."""
 
 from collections.abc import Iterable
 
@@ -68,6 +68,26 @@ async def add(
     return rule
 
 
+async def change(
+    tx: Tx, rule_id: str, new: NewRule, existing_accounts: Iterable[str], now: int, *, actor: Actor
+) -> RoutingRule:
+    """Replace the conditions and the action of a rule, which keeps its position.
+
+    The rule may keep accounts that it names although they are not among ``existing_accounts``.
+    Raises NotFound, and Invalid, which names the field.
+    """
+    await queries.TOUCH.run(tx)
+    rule = await find(tx, rule_id)
+    _check(new, frozenset((*existing_accounts, *rule.accounts)))
+    if new.merchant_id is not None:
+        await merchants.find(tx, new.merchant_id)
+    await queries.UPDATE.run(tx, new, id=rule.id)
+    changed = await find(tx, rule.id)
+    if changed != rule:
+        await _record(tx, actor, changed, "gateways rules set", now, before=rule)
+    return changed
+
+
 async def remove(tx: Tx, rule_id: str, now: int, *, actor: Actor) -> RoutingRule:
     """Remove a rule. Raises NotFound."""
     await queries.TOUCH.run(tx)
@@ -112,10 +132,23 @@ def _amounts(rule: RoutingRule | NewRule) -> str:
     )
 
 
-async def _record(tx: Tx, actor: Actor, rule: RoutingRule, action: str, now: int) -> None:
-    accounts = f": {', '.join(rule.accounts)}" if rule.accounts else ""
-    subject = f"{rule.id}: {rule.position}: {condition_text(rule)}: {rule.ranking}{accounts}"
+async def _record(
+    tx: Tx,
+    actor: Actor,
+    rule: RoutingRule,
+    action: str,
+    now: int,
+    before: RoutingRule | None = None,
+) -> None:
+    subject = f"{rule.id}: {rule.position}: {_describe(rule)}"
+    if before is not None:
+        subject += f", before: {_describe(before)}"
     await merchants.record_audit(tx, actor, action, rule.merchant_id or "", subject, now)
+
+
+def _describe(rule: RoutingRule) -> str:
+    accounts = f": {', '.join(rule.accounts)}" if rule.accounts else ""
+    return f"{condition_text(rule)}: {rule.ranking}{accounts}"
 
 
 def _check_position(position: int, last: int) -> int:
