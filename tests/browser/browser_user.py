@@ -12,6 +12,8 @@ from support.people import PASSWORD
 
 # A code that the browser enters arrives within this time.
 _SLOWEST_S = 10
+# Not the button that only closes a dialog.
+_SUBMIT = "button[type=submit]:not([formmethod=dialog])"
 _READ_CELLS = "rows => rows.map(row => Array.from(row.cells).map(cell => cell.innerText))"
 
 
@@ -91,9 +93,7 @@ class BrowserUser:
             assert "/login" not in self.page.url, await self.page.inner_text("main")
         return self.page
 
-    async def submit_form(
-        self, form: str, button: str = "button[type=submit]", **values: Any
-    ) -> str:
+    async def submit_form(self, form: str, button: str = _SUBMIT, **values: Any) -> str:
         """Fill and submit a form, pass the step-up if there is one, and return the new page's text.
 
         ``form`` is a selector. A closed ``details`` or sheet around the form, and a closed

@@ -88,6 +88,7 @@ _UNLINKED: Final = {
     "/dashboard/*/disputes/*/evidence/*",  # a file, not a page
     "/console/disputes/*/evidence/*",  # a file, not a page
     "/console/trial-balance/ledger.csv",  # a file that a form downloads
+    "/console/payout-runs/*/file",  # a file whose download the page of the run starts
     "/console/payout/*",  # a former address, which redirects
     "/dashboard/*/mails/*",  # in a deployment with a mail server
     "/dashboard/*/mails/*/html",  # a frame of that page
@@ -118,8 +119,7 @@ def _install(folder: Path) -> None:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def owner(page_server: Starlette) -> tuple[str, str]:
     """An owner of a merchant with a month of history: the merchant's id and the login's token."""
-    app, now = page_server.state.app, now_ms()
-    db = app.db
+    app, db, now = page_server.state.app, page_server.state.app.db, now_ms()
 
     async def create_shop(tx: Any) -> str:
         shop = await merchants.create(tx, name="Harbour Books", now=now - 31 * 86_400_000)
@@ -267,6 +267,10 @@ async def test_every_page_of_the_dashboard_is_linked_and_accessible(
         return order.id
 
     refundable_order_id = await app.db.run(send_receipt)
+    key = await app.db.run(lambda tx: merchants.create_key(tx, shop, "production", now_ms()))
+    error = await context.request.get(f"{url}/v1/orders?nothing=1", headers={"x-api-key": key.key})
+    assert error.status == 400
+    await page_server.state.refused.write(app.db)
     await _log_in(context, url, token)
     # The form of the header, and no link, leads to the page of the search.
     starts = [

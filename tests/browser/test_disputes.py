@@ -38,6 +38,7 @@ async def test_a_member_adds_a_file_and_a_note_on_pages_that_fit_every_device(
     await join(page, url + link.path)
     await page.get_by_role("link", name="Disputes", exact=True).click()
     await page.locator("table.list a").click()
+    await page.get_by_text("Add a file without contesting yet").click()
     await page.get_by_label("File").set_input_files(
         {"name": "page.html", "mimeType": "text/html", "buffer": b"<script>alert(1)</script>"}
     )

@@ -116,7 +116,7 @@ async def _send_test_event(page: Page, url: str) -> None:
     await _follow_menu(page, "Developers")
     await page.get_by_role("main").get_by_role("link", name="Add endpoint").click()
     await page.get_by_label("Endpoint URL").fill(url)
-    await page.locator("#add button.button").click()
+    await page.locator("#add").get_by_role("button", name="Add endpoint").click()
     if await page.get_by_role("button", name="Send a test event").count() == 0:
         await page.get_by_role("link", name=url).click()
     await _press_button(page, "Send a test event")

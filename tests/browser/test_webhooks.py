@@ -24,7 +24,7 @@ async def test_the_result_of_a_test_event_appears_on_a_page_that_fits_every_devi
     await page.goto(f"{url}/dashboard/{merchant_id}/developers/webhooks")
     await page.get_by_role("button", name="Add endpoint").first.click()
     await page.get_by_label("Endpoint URL").fill(UNREACHABLE)
-    await page.locator("#add button.button").click()
+    await page.locator("#add").get_by_role("button", name="Add endpoint").click()
     await page.get_by_text("The endpoint was added.").wait_for()
     await page.get_by_role("button", name="Send a test event").click()
     await page.get_by_text(
