@@ -86,13 +86,16 @@ class PaidBusiness:
             self.api_server.run(gateway.close())
 
     def use_products(self) -> None:
-        """Create, read, change, list and archive products."""
+        """Create, read, change, list, archive and restore products."""
         shop = self.shop
         shop.data("PATCH", f"/v1/products/{self.product}", json={"name": "Tea, green"})
         archived = shop.create_product()["id"]
         shop.call("DELETE", f"/v1/products/{archived}")
         for path in (f"/v1/products/{archived}", "/v1/products", "/v1/products?status=ARCHIVED"):
             shop.data("GET", path)
+        self.api_server.tx(
+            lambda tx: products.restore(tx, self.id, archived, self.now, actor=TESTER)
+        )
         assert self.api_server.tx(lambda tx: products.has_any(tx, self.id))
         assert self.api_server.tx(lambda tx: products.find_newest_active(tx, self.id))
 

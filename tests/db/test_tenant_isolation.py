@@ -35,6 +35,8 @@ EXPLAINED: Final = frozenset(
         "disputes.queries": "ANYWHERE SEARCH OF_ALL UNFORWARDED CHANGE_REFUSAL",
         "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
         "adjustments.queries": "ANYWHERE",
+        # staff read and close the cases of all merchants: tests/deposits, tests/console
+        "deposits.queries": "OPEN_CASES CASES_OF_ATTEMPTS CLOSE_CASE",
         # these run in tests/payouts, tests/db/test_row_locks.py and tests/console/test_books.py
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE RETURNED",
         "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES SUMS_OF_PAYOUTS ADD_BOOKING",
