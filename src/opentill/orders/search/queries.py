@@ -370,7 +370,9 @@ def _statements(source: str, names: dict[str, str], more: str) -> SearchStatemen
             f"""
             select o.status, {SHOWN} as shown, count(*) as rows
             from (select created_at, id from ({every}) indexed {_PENDING_ORDERS}) found
-            join orders o on o.merchant_id = :merchant_id and o.id = found.id
+            cross join lateral (
+                select * from orders where merchant_id = :merchant_id and id = found.id limit 1
+            ) o
             group by 1, 2
             """,  # noqa: S608 - built from constants
         ),
