@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from starlette.responses import Response
 
 from opentill import people
-from opentill.core.errors import Invalid, TooManyRequests
+from opentill.core.errors import Invalid, NotFound, TooManyRequests
 from opentill.people import passkeys, second_factor, totp
 from opentill.portal import login_cookies, mail_language, menu, render
 from opentill.portal.identity_proof import wrong_credentials
@@ -156,8 +156,11 @@ async def begin_totp(request: PageRequest) -> Response:
 
 
 async def show_totp(request: PageRequest) -> Response:
-    """Show the authenticator's unconfirmed secret."""
-    return await _totp(request)
+    """Show the authenticator's unconfirmed secret; without one, the page that sets it up."""
+    try:
+        return await _totp(request)
+    except NotFound:
+        return render.see_other(request, PLACE)
 
 
 async def _totp(

@@ -367,5 +367,5 @@ pages: Final = (
         files=2 * disputes.MAX_BYTES,
     ),
     Page("GET", f"{_ONE}/payment.pdf", "disputes.read", show_record),
-    Page("GET", f"{_ONE}/evidence/{{file:id}}", "disputes.read", download),
+    Page("GET", f"{_ONE}/evidence/{{file:id}}", "disputes.read", download, is_file=True),
 )

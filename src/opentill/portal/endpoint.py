@@ -44,12 +44,17 @@ class Endpoint:
         """Store the path's rows of the table; without rows, the path is not found."""
         self._portal = portal
         self._pages: dict[str, Page[Any]] = {page.method: page for page in pages}
+        self._has_only_a_form = set(self._pages) == {"POST"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         request = PageRequest(self._portal, scope, receive)
         try:
-            response = await self._serve(scope["method"], request)
+            if scope["method"] in ("GET", "HEAD") and self._has_only_a_form:
+                # After the form the address bar has its path; people copy it, browsers restore it.
+                response = render.see_other(request, self._portal.form_page(request.path))
+            else:
+                response = await self._serve(scope["method"], request)
         except Exception as error:  # noqa: BLE001 - a person gets a page, the log the rest
             response = await _error_page(error, request)
         if request.is_poll and response.status_code in _NO_UPDATE:

@@ -57,6 +57,7 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
     proves: str = ""
     # Returns what that page says of the object, as pairs of a message id and a text.
     about: Callable[[R], Awaitable[Facts]] | None = None
+    is_file: bool = False  # whether the response is a file, without the forms of a page
     files: int = 0  # how many bytes the files of the page's form may have in total
     menu: str = ""  # the page's name in the menu; "" if the menu has no link to it
     group: MenuGroup = "home"  # the group of the menu with the page's link

@@ -47,6 +47,8 @@ class Portal:
         # them, because portals do not import each other.
         self.neighbors: tuple[Portal, Portal] | None = None
         self._patterns = {_IN_BRACES.sub("*", row.path) for row in pages if row.method == "GET"}
+        files = {_IN_BRACES.sub("*", row.path) for row in pages if row.is_file}
+        self._form_patterns = self._patterns - files
         folders = (own_templates, _SHARED_TEMPLATES)
         self.secret_fields: Final = frozenset(_secret_fields(folders))
         self.environment: Final = _create_environment(folders)
@@ -71,12 +73,19 @@ class Portal:
 
     def nearest_page(self, path: str) -> str:
         """Return the nearest path at or above ``path`` that has a page: the page of the form."""
+        return self._nearest(path) or path
+
+    def form_page(self, path: str) -> str:
+        """Return the page whose form is sent to ``path``; the login if no page is above it."""
+        return self._nearest(path) or "/login"
+
+    def _nearest(self, path: str) -> str | None:
         segments = path.strip("/").split("/")
         while segments:
-            if any(_matches(segments, pattern) for pattern in self._patterns):
+            if any(_matches(segments, pattern) for pattern in self._form_patterns):
                 return "/" + "/".join(segments)
             segments.pop()
-        return path
+        return None
 
 
 def _matches(segments: Sequence[str], pattern: str) -> bool:
