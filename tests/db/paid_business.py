@@ -91,10 +91,6 @@ class PaidBusiness:
         shop.data("PATCH", f"/v1/products/{self.product}", json={"name": "Tea, green"})
         archived = shop.create_product()["id"]
         shop.call("DELETE", f"/v1/products/{archived}")
-        self.api_server.tx(
-            lambda tx: products.restore(tx, self.id, archived, self.now, actor=TESTER)
-        )
-        shop.call("DELETE", f"/v1/products/{archived}")
         for path in (f"/v1/products/{archived}", "/v1/products", "/v1/products?status=ARCHIVED"):
             shop.data("GET", path)
         self.api_server.tx(
