@@ -142,7 +142,7 @@ def test_each_role_sees_what_needs_its_attention(shop: Shop) -> None:
     for line in (
         "1 dispute needs a response, $24.99 at stake",
         "1 webhook endpoint is disabled",
-        "1 payout failed in the last two weeks",
+        "1 payout was returned in the last two weeks",
         "Accept the merchant services agreement",
     ):
         assert line in text
@@ -207,9 +207,9 @@ def test_a_count_that_reaches_its_limit_is_shown_with_a_plus(
     monkeypatch.setattr(payouts, "MOST_FAILED", 2)
     for number, (need, failed) in enumerate(
         (
-            ("1 dispute needs", "1 payout failed"),
-            ("2+ disputes need", "2+ payouts failed"),
-            ("2+ disputes need", "2+ payouts failed"),
+            ("1 dispute needs", "1 payout was returned"),
+            ("2+ disputes need", "2+ payouts were returned"),
+            ("2+ disputes need", "2+ payouts were returned"),
         )
     ):
         shop.open_dispute(shop.create_paid_order()["id"])

@@ -41,26 +41,26 @@ def test_each_payout_shows_its_status(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     text = text_of(read_page(owner, shop))
     assert "TRN-&lt;1&gt;" in text
-    for line in ("Pending", "Arrived", "Came back", "account closed", "$11.00", "$22.00"):
+    for line in ("On its way", "Paid", "Returned", "account closed", "$11.00", "$22.00"):
         assert line in text
     failed_list = read_page(owner, shop, status="FAILED")
     assert failed_payout.id in failed_list
     assert pending_payout.id not in failed_list
     assert paid_payout.id not in failed_list
     html = read_page(owner, shop, f"payouts/{failed_payout.id}")
-    assert "Why it came back account closed" in text_of(html)
+    assert "Why it was returned account closed" in text_of(html)
     shown = re.findall(r"<li[^>]*>\s*<p><strong>(.*?)</strong>", html.partition("timeline")[2])
     assert shown == [
-        "Came back, and available again", "Payout created, and taken from the available balance",
+        "Returned, and available again", "Payout created, and taken from the available balance",
     ]  # fmt: skip
-    assert "Paid out so far $22.00 Payouts that arrived: 1." in text
+    assert "Paid out so far $22.00 Payouts that were paid: 1." in text
     assert "The last ones arrived within 1 second." in text
     rows = csv_rows(owner.get(f"/dashboard/{shop.id}/payouts.csv"))
     assert [(row["status"], row["statusName"]) for row in rows] == [
-        ("FAILED", "Came back"), ("PAID", "Arrived"), ("PENDING", "Pending"),
+        ("FAILED", "Returned"), ("PAID", "Paid"), ("PENDING", "On its way"),
     ]  # fmt: skip
     assert "TRN-" in read_page(owner, shop, f"payouts/{paid_payout.id}")
-    assert "your bank has not confirmed it yet" in read_page(
+    assert "Your bank has not confirmed it yet" in read_page(
         owner, shop, f"payouts/{pending_payout.id}"
     )
     other_shop = shop.api_server.create_shop()
@@ -129,15 +129,15 @@ def test_a_returned_payout_is_shown_as_failed_since_its_return(shop: Shop, clock
     record_return(shop, payout)
     owner = create_person(shop.api_server, shop.id, "owner")
     row = text_of(read_page(owner, shop)).partition("All payouts")[2]
-    assert "Came back" in row
+    assert "Returned" in row
     assert "AC04 closed" in row
     text = text_of(read_page(owner, shop, f"payouts/{payout.id}"))
     assert "The bank paid it and returned it later." in text
     assert "TRN-1" in text
-    assert "Why it came back AC04 closed" in text
+    assert "Why it was returned AC04 closed" in text
     assert payout.id in read_page(owner, shop, status="FAILED")
     home = text_of(owner.get(f"/dashboard/{shop.id}/"))
-    assert "1 payout failed in the last two weeks" in home
+    assert "1 payout was returned in the last two weeks" in home
 
 
 def test_the_next_available_amount_is_shown_with_its_day(shop: Shop, clock: Any) -> None:
@@ -221,3 +221,31 @@ def test_a_payment_refunded_in_full_before_it_settled_shows_its_amounts(shop: Sh
     assert "Payments (2) $19.98 Fees -$0.80 Refunds (1) -$9.99 Payout $9.19" in text
     assert "Refunded payment" in text
     assert "$9.99 -$0.40 -$9.99 -$0.40" in text
+
+
+def test_money_on_its_way_has_its_sum_and_expected_day_on_each_page(shop: Shop, clock: Any) -> None:
+    now, day = 1_798_500_000_000, 86_400_000
+    clock(now - 10 * day)
+    paid_payout = shop.create_payout(500)
+    clock(now - 8 * day)
+    mark_as_paid(shop, paid_payout, "TRN-1")
+    owner = create_person(shop.api_server, shop.id, "owner")
+    for path in ("balance", "payouts", ""):
+        assert "On its way to your bank" not in read_page(owner, shop, path)
+    clock(now - day)
+    shop.create_payout(1100)
+    clock(now)
+    newest = shop.create_payout(2200)  # the last one took two days
+    owner = create_person(shop.api_server, shop.id, "owner")
+    for path in ("balance", "payouts"):
+        text = text_of(read_page(owner, shop, path))
+        tile = "On its way to your bank $33.00 Expected by Dec 30. See 2 payouts"
+        assert tile in text, path
+    home = text_of(read_page(owner, shop, ""))
+    assert "On its way to your bank Expected by Dec 30 $22.00 Expected by Dec 29 $11.00" in home
+    steps = text_of(read_page(owner, shop, f"payouts/{newest.id}")).partition("Timeline")[2]
+    assert steps.strip().startswith("Paid by your bank Expected by Dec 30 Payout created")
+    clock(now + 3 * day)  # late: no day in the past is promised
+    owner = create_person(shop.api_server, shop.id, "owner")
+    text = text_of(read_page(owner, shop, "balance"))
+    assert "On its way to your bank $33.00 Your bank has not confirmed it yet." in text

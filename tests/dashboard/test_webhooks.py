@@ -173,7 +173,7 @@ def test_selected_events_need_a_selection_and_all_events_ignore_it(shop: Shop) -
     assert 'value="selected" checked' in refusal.text
     endpoint_path = owner.post(path, form | {"type_payout.paid": "on"}).headers["location"]
     assert shop.data("GET", "/v1/webhook-endpoints")["items"][0]["events"] == ["payout.paid"]
-    assert "Payout arrived" in text_of(owner.get(path))
+    assert "Payout paid" in text_of(owner.get(path))
     endpoint_path = endpoint_path.partition("?")[0]
     (seen_at,) = hidden_field_values(owner.get(endpoint_path), "seen_at")
     change = {"seen_at": seen_at, "url": URL, "events": "all", "type_payout.paid": "on"}

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from opentill import figures, ledger
 from opentill.core.money import Money
-from opentill.dashboard import awaited, movements, page_helpers, payout_wait
+from opentill.dashboard import awaited, movements, page_helpers, payout_wait, payouts_on_way
 from opentill.dashboard.labels import BALANCE
 from opentill.db.database import Tx
 from opentill.merchants import Merchant
@@ -76,6 +76,7 @@ async def show(request: PageRequest) -> Response:
     kinds = await db.read(lambda tx: ledger.list_types(tx, merchant_id))
     async with request.app.db.connection() as tx:
         wait = await payout_wait.find(tx, merchant_id, request.now)
+        on_way = await payouts_on_way.find(tx, request, zone)
     currencies = [
         (
             schedule.balance.currency,
@@ -103,6 +104,7 @@ async def show(request: PageRequest) -> Response:
         ],
         file_rows=file_rows if file_rows != total else None,
         wait=wait if request.access.may("payouts.read") else None,
+        on_way=on_way,
         pager=Pager(number, total),
         behind=coming.as_of if coming.as_of < request.now else None,
         currencies=currencies,

@@ -23,7 +23,7 @@ from opentill import (
 )
 from opentill.core import times
 from opentill.core.money import Money
-from opentill.dashboard import home_figures, page_helpers, payout_wait
+from opentill.dashboard import home_figures, page_helpers, payout_wait, payouts_on_way
 from opentill.db.database import Tx
 from opentill.merchants import Merchant
 from opentill.orders import Order
@@ -104,9 +104,9 @@ async def show(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, access.merchant_id)
         newest = await orders.list_newest(tx, merchant.id, _READ)
-        pending = await _pending_payouts(tx, request)
+        zone = ZoneInfo(merchant.time_zone)
+        pending = await _pending_payouts(tx, request, zone)
         todo = await _list_todos(tx, request)
-    zone = ZoneInfo(merchant.time_zone)
     await figures.catch_up(request.app.db, merchant.id)
     rows = await figures.read(request.app.db, merchant.id, zone, request.now)
     start: StartChecklist | None = None
@@ -150,12 +150,22 @@ def _last_month(request: PageRequest, merchant: Merchant, zone: ZoneInfo) -> str
     return urlencode(last_month.query) if created_on < this_month.start else ""
 
 
-async def _pending_payouts(tx: Tx, request: PageRequest) -> list[tuple[payouts.Payout, Money]]:
-    """Return the newest pending payouts, as far as this person may see them."""
+async def _pending_payouts(
+    tx: Tx, request: PageRequest, zone: ZoneInfo
+) -> list[tuple[payouts.Payout, Money, str]]:
+    """Return the newest pending payouts and their expected days, if the person may see them."""
     if not request.access.may("payouts.read"):
         return []
     newest = await payouts.search(tx, request.access.merchant_id, "PENDING", _MOST_PENDING)
-    return [(payout, Money(payout.amount_minor, payout.currency)) for payout in newest]
+    arrival = await payouts_on_way.find_usual_arrival(tx, request.access.merchant_id)
+    return [
+        (
+            payout,
+            Money(payout.amount_minor, payout.currency),
+            payouts_on_way.expected_day(request, arrival, payout, zone),
+        )
+        for payout in newest
+    ]
 
 
 async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
@@ -214,9 +224,9 @@ async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
         failed = await payouts.failed_since(tx, merchant_id, since)
         todo.append(
             Todo(
-                N_("1 payout failed in the last two weeks")
+                N_("1 payout was returned in the last two weeks")
                 if len(failed) == 1
-                else N_("{number} payouts failed in the last two weeks"),
+                else N_("{number} payouts were returned in the last two weeks"),
                 len(failed),
                 "/payouts",
                 payouts.MOST_FAILED,

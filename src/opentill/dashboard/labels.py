@@ -12,9 +12,9 @@ ABOUT_BALANCE: Final = {
     "reserve": N_("Your rolling reserve against chargebacks."),
 }
 ABOUT_PAYOUT_STATUS: Final = {
-    "PENDING": N_("The operator has sent it or will soon; your bank has not confirmed it yet."),
+    "PENDING": N_("Your bank has not confirmed it yet."),
     "PAID": N_("The bank has confirmed it."),
-    "FAILED": N_("It came back, and the money is available again."),
+    "FAILED": N_("It was returned, and the money is available again."),
 }
 EVENT_TYPE: Final = {
     "order.paid": N_("Payment succeeded"),
@@ -26,8 +26,8 @@ EVENT_TYPE: Final = {
     "dispute.closed": N_("Dispute closed"),
     "checkout.completed": N_("Checkout session completed"),
     "checkout.expired": N_("Checkout session expired"),
-    "payout.paid": N_("Payout arrived"),
-    "payout.failed": N_("Payout failed"),
+    "payout.paid": N_("Payout paid"),
+    "payout.failed": N_("Payout returned"),
     "webhook.test": N_("Test event"),
 }
 ACCENT_NOTE: Final = {
@@ -302,13 +302,14 @@ PAYMENT_TAB: Final = {
 PAYOUT_TIMELINE: Final = {
     "created": N_("Payout created, and taken from the available balance"),
     "sent": N_("Sent to the bank"),
-    "arrived": N_("Arrived: the bank has confirmed it"),
-    "came back": N_("Came back, and available again"),
+    "expected": N_("Paid by your bank"),
+    "arrived": N_("Paid: the bank has confirmed it"),
+    "came back": N_("Returned, and available again"),
 }
 PAYOUT_STATUS: Final = {
-    "PENDING": NC_("payout", "Pending"),
-    "PAID": N_("Arrived"),
-    "FAILED": N_("Came back"),
+    "PENDING": NC_("payout", "On its way"),
+    "PAID": NC_("payout", "Paid"),
+    "FAILED": NC_("payout", "Returned"),
 }
 COMPARED_PERIOD: Final = {
     "1": N_("vs. yesterday by {time}: {before}"),

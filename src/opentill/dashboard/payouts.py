@@ -12,9 +12,8 @@ from opentill import figures, merchants, payouts
 from opentill.core import money
 from opentill.core.errors import or_not_found
 from opentill.core.money import Money
-from opentill.dashboard import awaited, page_helpers, payout_wait
+from opentill.dashboard import awaited, page_helpers, payout_wait, payouts_on_way
 from opentill.dashboard.labels import PAYOUT_STATUS
-from opentill.db.database import Tx
 from opentill.http import csvfile
 from opentill.payouts import Payout, RunOfPayout
 from opentill.portal import downloads, lists, payout_items, render
@@ -26,13 +25,14 @@ from opentill.web.translations import N_
 
 
 class TimelineItem(msgspec.Struct, frozen=True):
-    """An item of a payout's timeline; ``at`` is Unix ms, None if it has not happened."""
+    """An item of a payout's timeline; ``at`` is Unix ms, None if it has not happened.
 
-    name: Literal["created", "sent", "arrived", "came back"]
+    ``day`` is that on which an arrival is expected, "" if it is unknown.
+    """
+
+    name: Literal["created", "sent", "expected", "arrived", "came back"]
     at: int | None
-
-
-_LAST_PAYOUTS: Final = 5  # whose arrival says how long the next one takes
+    day: str = ""
 
 
 async def show(request: PageRequest) -> Response:
@@ -44,8 +44,9 @@ async def show(request: PageRequest) -> Response:
         wait = await payout_wait.find(tx, merchant_id, request.now)
         last = await payouts.search(tx, merchant_id, None, 1)
         paid = await payouts.sum_paid(tx, merchant_id)
-        arrival = await _usual_arrival(tx, request)
-    zone = ZoneInfo(merchant.time_zone)
+        arrival = await payouts_on_way.find_usual_arrival(tx, merchant_id)
+        zone = ZoneInfo(merchant.time_zone)
+        on_way = await payouts_on_way.find(tx, request, zone)
     days = lists.days(request, zone)
     status = lists.choice(request, "status", payouts.STATUSES)
     number = lists.page_number(request)
@@ -59,7 +60,8 @@ async def show(request: PageRequest) -> Response:
         account=account,
         wait=wait,
         last=next(iter(last), None),
-        arrival=arrival,
+        arrival=_length(request, arrival),
+        on_way=on_way,
         paid={
             currency: (total.payouts, localizer.amount(Money(total.amount_minor, currency)))
             for currency, total in paid.items()
@@ -82,17 +84,17 @@ async def show(request: PageRequest) -> Response:
                 localizer.amount(Money(row.amount_minor, row.currency)),
                 localizer.amount(Money(row.fee_minor, row.currency)) if row.fee_minor else "–",
                 accounts[row.id].shown if row.id in accounts else "–",
+                payouts_on_way.expected_day(request, arrival, row, zone),
             )
             for row in rows
         ],
     )
 
 
-async def _usual_arrival(tx: Tx, request: PageRequest) -> str:
-    """Return how long the slowest of the last payouts took to arrive, "" if none has arrived."""
-    newest = await payouts.search(tx, request.access.merchant_id, "PAID", _LAST_PAYOUTS)
-    times = [payout.paid_at - payout.created_at for payout in newest if payout.paid_at is not None]
-    return request.localizer.duration(max(times)) if times else ""
+def _length(request: PageRequest, arrival: payouts_on_way.UsualArrival) -> str:
+    """Return how long the last payouts took to arrive, "" if none has arrived."""
+    length_ms = arrival.length_ms
+    return "" if length_ms is None else request.localizer.duration(length_ms)
 
 
 async def _read_page(
@@ -173,7 +175,7 @@ async def show_one(request: PageRequest) -> Response:
         payout = await payouts.find(tx, merchant_id, request.ids["payout"])
         accounts = await payouts.find_accounts_of(tx, merchant_id, [payout.id])
         runs = await payouts.find_runs_of_payouts(tx, [payout])
-        arrival = await _usual_arrival(tx, request) if payout.status == "PENDING" else ""
+        arrival = await payouts_on_way.find_usual_arrival(tx, merchant_id)
         contents = (
             await figures.find_payout_contents(tx, merchant_id, payout.id)
             if with_contents
@@ -185,17 +187,20 @@ async def show_one(request: PageRequest) -> Response:
             reader = Reader(localizer, request.access.may)
             rows = await payout_items.rows(tx, merchant_id, contents.currency, items, reader)
 
+    zone = ZoneInfo(merchant.time_zone)
+    day = payouts_on_way.expected_day(request, arrival, payout, zone)
+
     def amount(minor: int) -> str:
         return localizer.amount(Money(minor, payout.currency))
 
     return render.page(
         request,
         "payout.html",
-        zone=ZoneInfo(merchant.time_zone),
+        zone=zone,
         payout=payout,
         account=accounts.get(payout.id),
-        timeline=_timeline(payout, runs.get((merchant_id, payout.id))),
-        arrival=arrival,
+        timeline=_timeline(payout, runs.get((merchant_id, payout.id)), day),
+        arrival=_length(request, arrival) if payout.status == "PENDING" else "",
         amount=amount(payout.amount_minor),
         fee=amount(payout.fee_minor) if payout.fee_minor else "",
         debit=amount(payout.amount_minor + payout.fee_minor),
@@ -207,15 +212,17 @@ async def show_one(request: PageRequest) -> Response:
     )
 
 
-def _timeline(payout: Payout, run: RunOfPayout | None) -> list[TimelineItem]:
-    """Return what has happened to a payout, newest first."""
+def _timeline(payout: Payout, run: RunOfPayout | None, day: str) -> list[TimelineItem]:
+    """Return the expected arrival of a pending payout, and what has happened, newest first."""
     items = [
         TimelineItem("created", payout.created_at),
         TimelineItem("sent", run.sent_at if run else None),
         TimelineItem("arrived", payout.paid_at),
         TimelineItem("came back", payout.failed_at),
     ]
-    return [item for item in items if item.at is not None][::-1]
+    past = [item for item in items if item.at is not None][::-1]
+    expected = [TimelineItem("expected", None, day)] if payout.status == "PENDING" else []
+    return expected + past
 
 
 # Columns of the file, all of them texts or amounts in the payout's currency.

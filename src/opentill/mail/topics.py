@@ -138,8 +138,8 @@ TOPICS: Final = (
         "payout_paid",
         model.PayoutContent,
         merchant_templates.payout(
-            N_("Payout of {amount} sent"),
-            N_("A payout has been sent to the bank account of {shop}."),
+            N_("Payout of {amount} paid"),
+            N_("A payout has been paid to the bank account of {shop}."),
         ),
         ("owner", "finance"),
     ),
@@ -147,9 +147,9 @@ TOPICS: Final = (
         "payout_failed",
         model.PayoutContent,
         merchant_templates.payout(
-            N_("Payout of {amount} failed"),
+            N_("Payout of {amount} returned"),
             N_(
-                "A payout to the bank account of {shop} could not be sent. The money is back in "
+                "A payout to the bank account of {shop} did not arrive. The money is back in "
                 "your available balance."
             ),
         ),

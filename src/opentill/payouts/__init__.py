@@ -31,7 +31,13 @@ from opentill.payouts.model import (
     WaitingPayout,
     names_account,
 )
-from opentill.payouts.overview import PayoutFilter, find_runs_of_payouts, search_all, sum_paid
+from opentill.payouts.overview import (
+    PayoutFilter,
+    find_runs_of_payouts,
+    search_all,
+    sum_paid,
+    sum_pending,
+)
 from opentill.payouts.requests import (
     approve,
     find_request,
@@ -146,5 +152,6 @@ __all__ = [
     "send_run",
     "start_run",
     "sum_paid",
+    "sum_pending",
     "view_run",
 ]

@@ -167,12 +167,13 @@ class AccountOfPayout(StoredAccount, frozen=True, kw_only=True):
     payout_id: str
 
 
-class PaidTotal(msgspec.Struct, frozen=True):
-    """The number and the sum of a merchant's payouts that arrived, in one currency."""
+class PayoutTotal(msgspec.Struct, frozen=True):
+    """The number and the sum of a merchant's payouts with one status, in one currency."""
 
     currency: str
     payouts: int
     amount_minor: int
+    newest_at: int  # when the newest of them was created; Unix ms
 
 
 class RunOfPayout(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.list_counts import FOREVER, page_values
 from opentill.payouts import overview_queries as queries
-from opentill.payouts.model import STATUSES, PaidTotal, Payout, RunOfPayout, Status
+from opentill.payouts.model import STATUSES, Payout, PayoutTotal, RunOfPayout, Status
 from opentill.payouts.service import find_anywhere
 
 
@@ -64,7 +64,13 @@ async def find_runs_of_payouts(
     return {(run.merchant_id, run.payout_id): run for run in runs}
 
 
-async def sum_paid(tx: Tx, merchant_id: str) -> dict[str, PaidTotal]:
+async def sum_paid(tx: Tx, merchant_id: str) -> dict[str, PayoutTotal]:
     """Return the totals of a merchant's payouts that arrived, by currency."""
-    rows = await queries.PAID_TOTALS.all(tx, merchant_id=merchant_id)
+    rows = await queries.TOTALS.all(tx, merchant_id=merchant_id, status="PAID")
+    return {row.currency: row for row in rows}
+
+
+async def sum_pending(tx: Tx, merchant_id: str) -> dict[str, PayoutTotal]:
+    """Return the totals of a merchant's payouts that are on their way, by currency."""
+    rows = await queries.TOTALS.all(tx, merchant_id=merchant_id, status="PENDING")
     return {row.currency: row for row in rows}

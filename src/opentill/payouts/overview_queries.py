@@ -2,7 +2,7 @@
 
 from opentill.db.query import Query
 from opentill.list_counts import newest_by_status
-from opentill.payouts.model import PaidTotal, Payout, RunOfPayout
+from opentill.payouts.model import Payout, PayoutTotal, RunOfPayout
 
 # A page of payouts of all merchants or of one, newest first.
 OF_ALL = newest_by_status(Payout, "payouts")
@@ -35,11 +35,12 @@ RUNS_OF_PAYOUTS = Query(
     join payout_runs r on r.id = t.run_id
     """,
 )
-# What has arrived of a merchant, by currency.
-PAID_TOTALS = Query(
-    PaidTotal,
+# What a merchant's payouts with a status come to, by currency.
+TOTALS = Query(
+    PayoutTotal,
     """
-    select currency, count(*) as payouts, sum(amount_minor)::bigint as amount_minor from payouts
-    where merchant_id = :merchant_id and status = 'PAID' group by currency
+    select currency, count(*) as payouts, sum(amount_minor)::bigint as amount_minor,
+        max(created_at) as newest_at
+    from payouts where merchant_id = :merchant_id and status = :status group by currency
     """,
 )

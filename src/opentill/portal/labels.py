@@ -424,7 +424,7 @@ MAIL_TOPIC: Final = {
     "standing_changed": N_("Account status changed"),
     "dispute_deadline": N_("Dispute near its deadline"),
     "payout_paid": N_("Payout paid"),
-    "payout_failed": N_("Payout failed"),
+    "payout_failed": N_("Payout returned"),
     "endpoint_disabled": N_("Endpoint switched off"),
     "key_changed": N_("API key changed"),
     "endpoint_changed": N_("Webhook address changed"),
