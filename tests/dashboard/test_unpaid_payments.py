@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from dashboard.pages import text_of
-from opentill import orders
+from opentill import checkouts, orders
 from support import world
 from support.api_server import Shop
 from support.people import create_person
@@ -86,6 +86,37 @@ def test_a_refused_payment_leads_to_a_new_session_for_the_same_customer(shop: Sh
     assert (
         "Create a new session" not in support.get(f"/dashboard/{shop.id}/payments/{order_id}").text
     )
+
+
+def test_a_payment_that_the_customer_left_has_one_ending(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    session_id, order_id = _open(shop)
+    _decline(shop, order_id, "DECLINED", "canceled")
+    path = f"/dashboard/{shop.id}/payments/{order_id}"
+    text = text_of(owner.get(path))
+    assert "Canceled by the customer" in text
+    assert "The attempt" not in text
+    server = shop.api_server
+
+    async def end(tx: Any) -> None:
+        session = await checkouts.find(tx, shop.id, session_id)
+        await checkouts.expire(tx, shop.id, session_id, "24 hours are over", session.expires_at)
+
+    server.tx(end)
+    for page in (path, f"/dashboard/{shop.id}/sessions/{session_id}"):
+        text = text_of(owner.get(page))
+        assert (
+            "Canceled by the customer The customer canceled it. Ask the customer whether something "
+            "was unclear. Its time ended on"
+        ) in text
+        assert "Declined" not in text
+        assert "failed" not in text
+    text = text_of(owner.get(path))
+    assert "Canceled: it can no longer be paid" in text
+    assert "Expired:" not in text
+    page = owner.get(f"/dashboard/{shop.id}/payments?status=REVOKED")
+    assert order_id in page.text
+    assert order_id not in owner.get(f"/dashboard/{shop.id}/payments?status=FAILED").text
 
 
 def test_pages_say_who_ended_a_session_and_when(shop: Shop) -> None:

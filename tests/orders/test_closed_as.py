@@ -9,10 +9,12 @@ from opentill import checkouts, orders
 from opentill.db import batches
 from opentill.db.database import Tx
 from opentill.orders import Order
+from opentill.web import declines
 from support import world
 from support.world import HOUR, NOW
 
 _MIGRATION: Final = Path(__file__, "../../../migrations/0079_closed_before.sql").resolve()
+_LATER: Final = _MIGRATION.with_name("0086_canceled_by_customers_before.sql")
 _END: Final = NOW + 24 * HOUR
 
 
@@ -72,3 +74,25 @@ async def test_a_late_payment_of_a_closed_order_is_paid(tx: Tx, end: int) -> Non
     await world.report_payment(tx, attempt, "SUCCEEDED", end + 1)
     paid = await read(tx, order)
     assert (paid.shown_status, paid.closed_as) == ("PAID", None)
+
+
+@pytest.mark.parametrize("code", sorted(declines.DECLINES))
+async def test_a_payment_that_the_customer_canceled_at_the_bank_is_canceled(
+    tx: Tx, code: str
+) -> None:
+    """It is counted as canceled; the migration finds those that were closed before."""
+    is_canceled = declines.is_cancellation(code)
+    expected = "REVOKED" if is_canceled else "FAILED"
+    order, late = await world.create_order(tx), await world.create_order(tx)
+    attempt = await world.submit_attempt(tx, order, NOW + 1)
+    await world.report_payment(tx, attempt, "DECLINED", NOW + 2, reason=f"{code}: by the payer")
+    attempt = await world.submit_attempt(tx, late, NOW + 1)
+    await world.report_payment(tx, attempt, "ACTION_REQUIRED", NOW + 2)
+    for closing in (order, late):
+        await close(tx, closing, _END)
+    await world.report_payment(tx, attempt, "DECLINED", _END + 1, reason=code)
+    for closed in (order, late):
+        assert (await read(tx, closed)).shown_status == expected
+    await tx.execute("update orders set closed_as = 'DECLINED'")
+    await batches.apply(tx, batches.parse_file(_LATER.read_text()) or [], "1s")
+    assert (await read(tx, order)).shown_status == expected

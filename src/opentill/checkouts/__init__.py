@@ -7,6 +7,7 @@ from opentill.checkouts.gateway_tests import (
     list_gateway_tests,
     open_gateway_test,
 )
+from opentill.checkouts.jobs import TIME_IS_OVER
 from opentill.checkouts.listing import find_sales
 from opentill.checkouts.listing import page as list_page
 from opentill.checkouts.model import (
@@ -36,6 +37,7 @@ from opentill.checkouts.service import (
 )
 
 __all__ = [
+    "TIME_IS_OVER",
     "AmountOutOfBounds",
     "DoesNotFit",
     "GatewayTest",

@@ -1,5 +1,7 @@
 """Worker job of checkout sessions: expiry."""
 
+from typing import Final
+
 import structlog
 
 from opentill.checkouts import queries, service
@@ -8,6 +10,8 @@ from opentill.core.errors import Invalid
 from opentill.db import jobs
 from opentill.db.database import Db, Tx
 
+# The causes of the end of a session that ended in time, as history has them.
+TIME_IS_OVER: Final = ("24 hours are over", "its time is over")
 _log = structlog.get_logger()
 
 
@@ -43,7 +47,8 @@ async def expire_due(db: Db, now: int, batch: int = 200) -> int:
 
 def _cause(session: Session) -> str:
     lifetime_ms = session.expires_at - session.created_at
-    return "24 hours are over" if lifetime_ms == LIFETIME_MS else "its time is over"
+    all_day, shorter = TIME_IS_OVER
+    return all_day if lifetime_ms == LIFETIME_MS else shorter
 
 
 async def list_due(tx: Tx, time: int, most: int) -> tuple[int, list[str]]:

@@ -17,7 +17,8 @@ Status = Literal[
 ]
 # Orders by what their refunds did; pages show this instead of PAID and SETTLED.
 RefundProgress = Literal["PARTIALLY_REFUNDED", "REFUND_PENDING", "REFUND_FAILED"]
-# Why a CLOSED order was not paid: its session was canceled, or its last payment attempt declined.
+# Why a CLOSED order was not paid: its session or, by the customer, its last payment attempt was
+# canceled, or its last payment attempt was declined.
 ClosedAs = Literal["CANCELED", "DECLINED"]
 # The status of a payment for people. Each order has exactly one (``shown_status``).
 ShownStatus = Literal[

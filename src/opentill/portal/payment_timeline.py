@@ -14,6 +14,7 @@ from opentill.portal.labels import (
     ATTEMPT_STATUS,
     CUSTOMER_MAIL,
     CUSTOMER_MAIL_FAILED,
+    DECLINE_NAME,
     DECLINE_REASON,
     DISPUTE_ENDED,
     ENTRY_TYPE,
@@ -149,7 +150,7 @@ class Timeline:
 
     def _attempt_end(self, attempt: PaymentAttempt) -> Item:
         facts: list[Fact] = []
-        sentence = ATTEMPT_STATUS[attempt.status]
+        sentence, tone = ATTEMPT_STATUS[attempt.status], _ATTEMPT_TONES[attempt.status]
         if attempt.status in declines.STATUSES and attempt.reason:
             reason = declines.merchant_reason_of(attempt.reason)
             facts = [
@@ -158,10 +159,12 @@ class Timeline:
             ]
             if attempt.status == "DECLINED" and not declines.is_decline(attempt.reason):
                 sentence = N_("The attempt failed")
+            if attempt.status == "DECLINED" and reason == "canceled":
+                sentence, tone, facts = DECLINE_NAME["canceled"], "", facts[1:]
         return Item(
             at=self._ended_at(attempt),
             sentence=self._gettext(sentence),
-            tone=_ATTEMPT_TONES[attempt.status],
+            tone=tone,
             facts=tuple(facts),
         )
 

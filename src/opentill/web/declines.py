@@ -77,3 +77,8 @@ def merchant_reason_of(reported: str) -> str:
 def is_decline(reported: str) -> bool:
     """Whether a bank declined the payment, and it did not merely fail."""
     return merchant_reason_of(reported) not in _NOT_DECLINED
+
+
+def is_cancellation(reported: str) -> bool:
+    """Whether the customer canceled it; ``is_customer_cancellation`` is the same in SQL."""
+    return merchant_reason_of(reported) == "canceled"
