@@ -258,16 +258,23 @@ def test_a_form_without_events_reports_a_wrong_url_as_well(shop: Shop) -> None:
     assert "Select at least one event, or all events" in page
 
 
-def test_an_endpoint_is_failing_if_half_of_its_deliveries_fail(sending_server: ApiServer) -> None:
+def test_an_endpoint_is_failing_from_its_first_failed_attempt_on(sending_server: ApiServer) -> None:
     shop = sending_server.create_shop()
     developer = create_person(sending_server, shop.id, "developer")
     with run_receiver(sending_server) as receiver:
         shop.create_endpoint(url=receiver.url, events=["order.paid"])
+        for _ in range(3):
+            shop.create_paid_order()
+            dispatch(shop, 1)
+        places = [f"/dashboard/{shop.id}/", path_of(shop, "")]
+        failing = "1 webhook endpoint is failing"
+        assert [failing in text_of(developer.get(place)) for place in places] == [False, False]
         shop.create_paid_order()
         receiver.behave = lambda _: 503
         dispatch(shop, 1)
+        assert [failing in text_of(developer.get(place)) for place in places] == [True, True]
         page = text_of(developer.get(path_of(shop, "webhooks")))
-        assert "Failed 1 of 1" in page
+        assert "Failed 1 of 4" in page
         assert "Failing" in page
         assert re.search(r"Last delivery [^<]* Retrying Failed", page)
 

@@ -23,6 +23,7 @@ async def show(request: PageRequest) -> Response:
     """
     merchant_id, access = request.merchant_id, request.access
     keys = endpoints = None
+    failing = 0
     endpoint_id = delivery = ""
     attempt: DeliveryAttempt | None = None
     async with request.app.db.connection() as tx:
@@ -32,6 +33,7 @@ async def show(request: PageRequest) -> Response:
         if access.may("endpoints.read"):
             stored_endpoints = await webhooks.search(tx, merchant_id)
             endpoints = bool(stored_endpoints)
+            failing = await webhooks.count_failing(tx, merchant_id)
             endpoint_id = stored_endpoints[0].id if endpoints else ""
             delivery, tried = await _last_delivery(tx, merchant_id, stored_endpoints)
             if tried is not None:
@@ -47,6 +49,7 @@ async def show(request: PageRequest) -> Response:
         keys=keys,
         sessions=sessions,
         endpoints=endpoints,
+        failing=failing,
         endpoint_id=endpoint_id,
         delivery=delivery,
         attempt=attempt,

@@ -24,6 +24,7 @@ from opentill import (
 from opentill.core import times
 from opentill.core.money import Money
 from opentill.dashboard import home_figures, page_helpers, payout_wait, payouts_on_way
+from opentill.dashboard.labels import FAILING_ENDPOINTS
 from opentill.db.database import Tx
 from opentill.merchants import Merchant
 from opentill.orders import Order
@@ -208,6 +209,8 @@ async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
                 "/developers/webhooks",
             )
         )
+        failing = await webhooks.count_failing(tx, merchant_id)
+        todo.append(Todo(FAILING_ENDPOINTS[failing == 1], failing, "/developers/webhooks"))
     if access.may("payouts.account") and await payouts.find_account(tx, merchant_id) is None:
         balances = await ledger.trial_balance(tx, merchant_id)
         has_money = any(balance.available > 0 for balance in balances)

@@ -161,6 +161,11 @@ ENTRY_SOURCE: Final = {
     "payout": N_("Payout"),
     "operator": N_("Operator"),
 }
+# Whether it is one endpoint → text.
+FAILING_ENDPOINTS: Final = {
+    True: N_("1 webhook endpoint is failing"),
+    False: N_("{number} webhook endpoints are failing"),
+}
 EPAY_STATE: Final = {
     "ENABLED": N_("Enabled"),
     "DISABLED": N_("Disabled"),

@@ -60,7 +60,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 class EndpointActivity(msgspec.Struct, frozen=True):
     """Summary of an endpoint's newest deliveries: count, failures, and the last one.
 
-    Test events count for the last one only.
+    Test events count for the last one only. ``is_failing``: whether the newest delivery of an event
+    that was attempted has failed, finally or until its next attempt.
     """
 
     endpoint_id: str
@@ -68,6 +69,7 @@ class EndpointActivity(msgspec.Struct, frozen=True):
     failed: int
     last_at: int
     last_state: DeliveryState
+    is_failing: bool
 
 
 def _state(status: DeliveryStatus, attempts: int) -> DeliveryState:

@@ -170,13 +170,16 @@ DELIVERIES = Query(
 ACTIVITY = Query(
     EndpointActivity,
     f"""
-    select w.id as endpoint_id, d.deliveries, d.failed, d.last_at, d.last_state
+    select w.id as endpoint_id, d.deliveries, d.failed, d.last_at, d.last_state, d.is_failing
     from webhook_endpoints w cross join lateral (
         select count(*) filter (where type <> 'webhook.test') as deliveries,
             max(created_at) as last_at,
             (array_agg({_STATE} order by created_at desc, event_id desc))[1] as last_state,
             count(*) filter (where type <> 'webhook.test'
-                and {_STATE} in ('FAILED', 'RETRYING')) as failed
+                and {_STATE} in ('FAILED', 'RETRYING')) as failed,
+            coalesce((array_agg({_STATE} in ('FAILED', 'RETRYING') order by event_id desc)
+                filter (where type <> 'webhook.test' and {_STATE} <> 'PENDING'))[1], false)
+                as is_failing
         from (
             select event_id, status, attempts, created_at, type from webhook_deliveries
             where merchant_id = w.merchant_id and endpoint_id = w.id

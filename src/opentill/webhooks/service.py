@@ -316,6 +316,17 @@ async def find_activity(tx: Tx, merchant_id: str) -> dict[str, EndpointActivity]
     return {row.endpoint_id: row for row in rows}
 
 
+async def count_failing(tx: Tx, merchant_id: str) -> int:
+    """Return how many enabled endpoints fail."""
+    activity = await find_activity(tx, merchant_id)
+    endpoints = await search(tx, merchant_id)
+    return sum(
+        endpoint.status == "ENABLED" and activity[endpoint.id].is_failing
+        for endpoint in endpoints
+        if endpoint.id in activity
+    )
+
+
 async def list_disabled(tx: Tx, limit: int) -> list[Endpoint]:
     """Return the disabled endpoints of all merchants, most recently changed first."""
     return await queries.DISABLED.all(tx, limit=limit)
