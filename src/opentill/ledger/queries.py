@@ -246,15 +246,14 @@ def _money_rows(direction: str) -> Query[Entry]:
 
 
 # Without transfers between the merchant's accounts too.
-_COUNTED: Final = lists(
-    Entry,
-    "entries",
-    PageQuery,
-    only=f"(type in ({_MONEY}) or (type = 'FEE' and source_type in ('payout', 'operator')))",
-)
 MONEY_LISTS: Final = {
     filters: statements._replace(newest=_money_rows("desc"), oldest=_money_rows("asc"))
-    for filters, statements in _COUNTED.items()
+    for filters, statements in lists(
+        Entry,
+        "entries",
+        PageQuery,
+        only=f"(type in ({_MONEY}) or (type = 'FEE' and source_type in ('payout', 'operator')))",
+    ).items()
 }
 COUNTS_BY_TYPE = Query(
     PartCount,
