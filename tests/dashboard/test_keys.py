@@ -352,3 +352,10 @@ def test_a_renamed_key_stays_valid(shop: Shop) -> None:
         "select subject from audit_log where merchant_id = $1 and action = 'keys rename'", shop.id
     )
     assert [row["subject"].partition(": ")[2] for row in rows] == ["no name → Till <2>"]
+
+
+def test_the_page_says_that_the_prefix_is_the_same_in_test_mode(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    page = owner.get(page_path(shop)).text.translate(ISOLATES)
+    assert not shop.api_server.app.settings.livemode
+    assert "Keys begin with svc_live_ in test mode too." in page

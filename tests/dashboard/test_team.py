@@ -205,6 +205,9 @@ def test_the_only_owner_can_neither_leave_nor_change_their_role(shop: Shop) -> N
     assert f'name="person" value="{viewer.person_id}"' in page.text
     assert "No second factor" in text_of(page)
     assert "No second factor" not in text_of(viewer.get(f"/dashboard/{shop.id}/team"))
+    row = re.search(r"<li><div><strong>.*?<br>", page.text, re.DOTALL)
+    assert row is not None
+    assert re.findall(r"<span class=\"status\">(\w+)</span>", row[0]) == ["Owner", "You"]
     create_person(shop.api_server, shop.id, "owner")
     page = owner.get(f"/dashboard/{shop.id}/team")
     assert f'name="person" value="{owner.person_id}"' in page.text

@@ -67,6 +67,7 @@ async def _render_list(
         "keys.html",
         status,
         scripts=new is not None,
+        prefix=merchants.PREFIXES[request.app.settings.environment],
         zone=ZoneInfo(merchant.time_zone),
         format_end=partial(page_helpers.format_end, request, zone=ZoneInfo(merchant.time_zone)),
         keys=rows[start : start + pager.size],

@@ -81,7 +81,7 @@ def describe_terms(localizer: Localizer, merchant: Merchant) -> Iterator[tuple[s
     _ = localizer.gettext
 
     def amount(minor: int) -> str:
-        return localizer.amount_with_code(Money(minor, merchant.settlement_currency))
+        return localizer.amount(Money(minor, merchant.settlement_currency))
 
     yield _("Refunds"), _(REFUND_FEE_POLICY[merchant.refund_fee_policy])
     if merchant.dispute_fee_minor:
