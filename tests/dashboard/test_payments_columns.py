@@ -1,5 +1,6 @@
 """What a row of the list says of a payment: its status, method, reason and refund."""
 
+import re
 from functools import partial
 from typing import Any
 
@@ -97,13 +98,19 @@ def test_the_tab_of_refunds_shows_what_was_refunded_of_how_much(shop: Shop) -> N
     payments = PaymentsList(shop)
     assert "of $9.99" not in payments.page(tab="refunded")  # the bank has not confirmed it
     shop.report_refund(refund["id"])
+    failed = shop.create_paid_order()
+    failed_refund = shop.refund(failed["id"], refundNo="R-2", amount="1")
+    shop.report_refund(failed_refund["id"], "REFUSED")
     page = payments.page(tab="refunded")
     assert "Refunded on" in text_of(page)
     assert "Refunded on" not in text_of(
         payments.page().partition("<tbody")[0].partition("<thead")[2]
     )
-    (row,) = payments.rows(tab="refunded")
+    (row,) = payments.rows(tab="refunded", status="PARTIALLY_REFUNDED")
     assert "-$1.00 of $9.99" in row
+    assert len(re.findall(r":\d\d\s[AP]M", row)) == 2
+    (row,) = payments.rows(tab="refunded", status="REFUND_FAILED")
+    assert len(re.findall(r":\d\d\s[AP]M", row)) == 1  # it was not refunded
 
 
 @pytest.mark.parametrize(
@@ -128,6 +135,8 @@ def test_a_disputed_payment_shows_the_state_of_its_dispute(
     payments = PaymentsList(shop)
     (row,) = payments.rows(tab="disputed")
     assert chip in row
+    for place in ("", "/search?q=9.99", f"/sessions/{order['checkoutSessionId']}"):
+        assert chip in text_of(payments.visitor.get(f"/dashboard/{shop.id}{place}")), place
     text = text_of(payments.visitor.get(f"{payments.path}/{order['id']}").text)
     assert chip in text
     assert ("Held for the dispute" in text) == (response != "ACCEPTED")

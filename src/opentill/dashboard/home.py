@@ -23,7 +23,13 @@ from opentill import (
 )
 from opentill.core import times
 from opentill.core.money import Money
-from opentill.dashboard import home_figures, page_helpers, payout_wait, payouts_on_way
+from opentill.dashboard import (
+    home_figures,
+    listed_payments,
+    page_helpers,
+    payout_wait,
+    payouts_on_way,
+)
 from opentill.dashboard.labels import FAILING_ENDPOINTS
 from opentill.db.database import Tx
 from opentill.merchants import Merchant
@@ -108,6 +114,7 @@ async def show(request: PageRequest) -> Response:
         zone = ZoneInfo(merchant.time_zone)
         pending = await _pending_payouts(tx, request, zone)
         todo = await _list_todos(tx, request)
+    tried = [order for order in newest if order.shown_status not in _UNTRIED][:_NEWEST]
     await figures.catch_up(request.app.db, merchant.id)
     rows = await figures.read(request.app.db, merchant.id, zone, request.now)
     start: StartChecklist | None = None
@@ -137,10 +144,9 @@ async def show(request: PageRequest) -> Response:
         last_month=_last_month(request, merchant, zone),
         pending_payouts=pending,
         payments=[
-            (order, Money(order.amount_minor, order.currency))
-            for order in newest
-            if order.shown_status not in _UNTRIED
-        ][:_NEWEST],
+            (listed.order, listed.dispute, Money(listed.order.amount_minor, listed.order.currency))
+            for listed in await listed_payments.read(request, tried)
+        ],
     )
 
 
@@ -257,7 +263,7 @@ async def _unanswered_disputes(tx: Tx, request: PageRequest) -> Todo:
         tx, request.access.merchant_id, request.now
     )
     number, respond_by = awaiting_response.number, awaiting_response.respond_by
-    stakes = await disputes.sum_at_stake(tx, request.access.merchant_id, unanswered=True)
+    stakes = await disputes.sum_at_stake(tx, request.access.merchant_id)
     amount = " + ".join(
         request.localizer.amount(Money(stake.loss_minor, stake.currency)) for stake in stakes
     )

@@ -27,6 +27,11 @@ class Listed(msgspec.Struct, frozen=True):
     refund: Refund | None = None
 
     @property
+    def shown_dispute(self) -> Dispute | None:
+        """The dispute whose state is shown as the status; None if the order has another status."""
+        return self.dispute if self.order.shown_status in ("DISPUTED", "CHARGEBACK") else None
+
+    @property
     def method(self) -> Method | None:
         """The payment method, of an unpaid order that of its last attempt."""
         return self.order.payment_method or (self.attempt.method if self.attempt else None)

@@ -109,9 +109,11 @@ class Cells:
         )
 
     def refund_date(self) -> str:
-        """The time of the newest refund."""
+        """The time of the newest refund, unless it failed."""
         refund = self._listed.refund
-        return self._moment(refund.created_at if refund else None)
+        if refund is None or refund.status == "FAILED":
+            return _EMPTY
+        return self._moment(refund.created_at)
 
     def fee(self) -> str:
         """The platform's fee for an order that was paid."""

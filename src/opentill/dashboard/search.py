@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from opentill import disputes, orders, payment_links, payouts, products, webhooks
+from opentill import checkouts, disputes, orders, payment_links, payouts, products, webhooks
 from opentill.core import amounts
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id
 from opentill.core.money import Money
-from opentill.dashboard import page_helpers, payments_tabs
+from opentill.dashboard import listed_payments, page_helpers, payments_tabs
 from opentill.dashboard.labels import ENDPOINT_STATUS, PAYOUT_STATUS, PRODUCT_STATUS
 from opentill.db.database import Tx
 from opentill.orders import OrdersQuery
@@ -31,6 +31,7 @@ _Find = Callable[[Tx, str, str], Awaitable[object]]
 # The prefix of an id → the permission to see the object's page, the path of the page below the
 # merchant's, and a function that raises NotFound if there is no such object.
 _PAGES_OF_IDS: Final[Mapping[str, tuple[Permission, str, _Find]]] = {
+    "cs": ("payments.read", "sessions", checkouts.find),
     "prod": ("products.read", "products", products.find),
     "plink": ("payments.read", "links", payment_links.find),
     "po": ("payouts.read", "payouts", payouts.find),
@@ -41,7 +42,7 @@ _PAGES_OF_IDS: Final[Mapping[str, tuple[Permission, str, _Find]]] = {
 _NEWEST: Final = 20  # payments from which examples of a search are taken
 _PRODUCTS: Final = 5  # products with a text in their names, whose payments are found
 _LEAST_OF_STATUS: Final = 3  # characters of a text that finds payments by status
-_OF_ORDERS: Final = ("order", "cs", "att", "re", "txn")  # prefixes that lead to orders
+_OF_ORDERS: Final = ("order", "att", "re", "txn")  # prefixes that lead to orders
 
 
 async def show(request: PageRequest) -> Response:
@@ -177,7 +178,13 @@ async def _find_payments(request: PageRequest, text: str) -> Group:
     return Group(
         id="payments",
         hits=[
-            search.payment_hit(request, order, request.link("payments", order.id)) for order in page
+            search.payment_hit(
+                request,
+                listed.order,
+                request.link("payments", listed.order.id),
+                dispute=listed.shown_dispute,
+            )
+            for listed in await listed_payments.read(request, page)
         ],
         href=href,
         total=total,

@@ -14,7 +14,7 @@ from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, Too
 from opentill.core.ids import is_id
 from opentill.core.money import Money
 from opentill.core.payment_methods import METHODS, Method
-from opentill.dashboard import page_helpers, sessions_again
+from opentill.dashboard import listed_payments, page_helpers, sessions_again
 from opentill.dashboard.products import LIFETIMES_MIN, product_page
 from opentill.db import rate_limits
 from opentill.db.database import Tx
@@ -304,6 +304,7 @@ async def _render_session(
         history = await orders.history(tx, merchant.id, order.id)
         attempts = await orders.attempts(tx, merchant.id, order.id)
         names = await member_names.read(tx, merchant.id)
+    (listed,) = await listed_payments.read(request, [order])
     paid_by = next((one for one in attempts if one.id == order.paid_attempt_id), None)
     card = orders.card_of_attempt(paid_by) if paid_by else None
     state = unpaid.read(order, session, history, attempts)
@@ -316,6 +317,7 @@ async def _render_session(
         zone=ZoneInfo(merchant.time_zone),
         session=session,
         order=order,
+        dispute=listed.dispute,
         has_product=not products.is_stand_in(session.product_id),
         amount=Money(session.amount_minor, session.currency),
         payable=payable,

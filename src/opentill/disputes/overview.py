@@ -69,12 +69,12 @@ async def summarize_unanswered(tx: Tx, merchant_id: str, now: int) -> Unanswered
     return await queries.UNANSWERED.one(tx, merchant_id=merchant_id, limit=MOST_COUNTED, now=now)
 
 
-async def sum_at_stake(tx: Tx, merchant_id: str, *, unanswered: bool = False) -> list[Stake]:
-    """Return what a merchant can still lose with open disputes, by currency.
+async def sum_at_stake(tx: Tx, merchant_id: str) -> list[Stake]:
+    """Return what open disputes without a response can cost a merchant, by currency.
 
-    ``unanswered``: only with those without a response.
+    It is the amount of each dispute and its fee.
     """
-    return await queries.AT_STAKE.all(tx, merchant_id=merchant_id, unanswered=unanswered)
+    return await queries.AT_STAKE.all(tx, merchant_id=merchant_id)
 
 
 class DisputeFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,8 +91,7 @@ AT_STAKE = Query(
     """
     select debit_currency as currency, sum(debit_minor + fee_minor)::bigint as loss_minor
     from disputes
-    where merchant_id = :merchant_id and status = 'OPEN' and response is distinct from 'ACCEPTED'
-        and (response is null or not :unanswered::boolean)
+    where merchant_id = :merchant_id and status = 'OPEN' and response is null
     group by debit_currency order by debit_currency
     """,
 )

@@ -10,10 +10,11 @@ from starlette.responses import Response
 
 from opentill.core import pasted
 from opentill.core.money import Money
+from opentill.disputes import Dispute
 from opentill.orders import Order
 from opentill.payouts import Payout
 from opentill.portal import render
-from opentill.portal.labels import SHOWN_STATUS, STATUS_CLASS
+from opentill.portal.labels import DISPUTE_CLASS, DISPUTED_PAYMENT, SHOWN_STATUS, STATUS_CLASS
 from opentill.portal.request import PageRequest
 from opentill.products import Product
 from opentill.web import responses
@@ -125,8 +126,10 @@ def read_text(request: PageRequest) -> tuple[str, dict[str, str]]:
     return text, {}
 
 
-def payment_hit(request: PageRequest, order: Order, href: str, *details: str) -> Hit:
-    """Return the result that shows a payment."""
+def payment_hit(
+    request: PageRequest, order: Order, href: str, *details: str, dispute: Dispute | None = None
+) -> Hit:
+    """Return the result that shows a payment, with the state of its ``dispute``."""
     customer, status = order.customer_name or order.customer_email, order.shown_status
     others = (order.customer_email if order.customer_name else "", order.product_name, *details)
     return Hit(
@@ -134,8 +137,10 @@ def payment_hit(request: PageRequest, order: Order, href: str, *details: str) ->
         title=customer or order.product_name,
         details=[text for text in (others if customer else details) if text],
         amount=request.localizer.amount(Money(order.amount_minor, order.currency)),
-        status=SHOWN_STATUS[status],
-        kind=STATUS_CLASS.get(status, f"status-{status.lower()}"),
+        status=DISPUTED_PAYMENT[dispute.state] if dispute else SHOWN_STATUS[status],
+        kind=DISPUTE_CLASS[dispute.state]
+        if dispute
+        else STATUS_CLASS.get(status, f"status-{status.lower()}"),
         at=order.created_at,
     )
 
