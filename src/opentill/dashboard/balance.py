@@ -34,10 +34,10 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class Tab(msgspec.Struct, frozen=True):
-    """A part of the list of movements, with its number of rows unless it is filtered by type."""
+    """A part of the list of movements, with its number of rows in the filtered days."""
 
     name: Literal["", "all"]  # "": money in and out
-    rows: int | None
+    rows: int
     is_shown: bool
 
 
@@ -55,12 +55,13 @@ async def show(request: PageRequest) -> Response:
             db, merchant_id, number, lists.SIZE, days.range, with_transfers=shows_all
         )
         total = counts.rows if shows_all else counts.money_rows
-        file_rows = counts.entries if shows_all else counts.money_entries
     else:
         entries, total = await ledger.list_entries(
             db, merchant_id, kind, number, lists.SIZE, days.range
         )
-        counts, file_rows = None, total
+        _, counts = await ledger.list_rows(
+            db, merchant_id, 1, 1, days.range, with_transfers=shows_all
+        )
     await figures.catch_up(request.app.db, merchant_id)
     coming = await figures.find_coming(request.app.db, merchant_id, zone, request.now)
     with_customers = request.access.may("payments.read")
@@ -99,10 +100,10 @@ async def show(request: PageRequest) -> Response:
             if name == kind or (name in kinds and (shows_all or name not in ledger.TRANSFERS))
         ],
         tabs=[
-            Tab("", counts.money_rows if counts else None, not shows_all),
-            Tab("all", counts.rows if counts else None, shows_all),
+            Tab("", counts.money_rows, not shows_all),
+            Tab("all", counts.rows, shows_all),
         ],
-        file_rows=file_rows if file_rows != total else None,
+        with_balances=shows_all and not _filters(request, "from", "to", "type"),
         wait=wait if request.access.may("payouts.read") else None,
         on_way=on_way,
         pager=Pager(number, total),

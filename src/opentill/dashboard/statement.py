@@ -68,9 +68,8 @@ async def show(request: PageRequest) -> Response:
     merchant = await page_helpers.find_merchant(request)
     zone = ZoneInfo(merchant.time_zone)
     days = read_days(request, zone)
-    shown = _this_month(request, zone) if days.errors else days
     db = request.app.replica.reading()
-    statements = await figures.statements(db, merchant.id, shown.range)
+    statements = [] if days.errors else await figures.statements(db, merchant.id, days.range)
     first_day = local(merchant.created_at, zone).date()
     return render.page(
         request,
@@ -78,25 +77,19 @@ async def show(request: PageRequest) -> Response:
         errors=days.errors,
         zone=zone,
         days=days,
-        shown=shown,
         months=[month for month in lists.months(request, zone) if month.end >= first_day],
         merchant=merchant,
-        first=day_text(request.localizer, shown, shown.first),
-        last=day_text(request.localizer, shown, shown.last),
+        first=day_text(request.localizer, days, days.first),
+        last=day_text(request.localizer, days, days.last),
         has_moved=bool(statements),
-        statements=texts(request.localizer, shown, statements),
-        filters=urlencode({"from": shown.first, "to": shown.last}),
+        statements=texts(request.localizer, days, statements),
+        filters=urlencode({"from": days.first, "to": days.last}),
     )
 
 
 def read_days(request: PageRequest, zone: ZoneInfo) -> Days:
     """Return the days in the query, by default this month's until today."""
     return lists.days(request, zone, _month_until_today(request, zone))
-
-
-def _this_month(request: PageRequest, zone: ZoneInfo) -> Days:
-    """Return this month until today, whatever the query has."""
-    return lists.days(request, zone, _month_until_today(request, zone), reads_query=False)
 
 
 def _month_until_today(request: PageRequest, zone: ZoneInfo) -> tuple[date, date]:
