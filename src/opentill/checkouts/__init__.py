@@ -8,7 +8,7 @@ from opentill.checkouts.gateway_tests import (
     open_gateway_test,
 )
 from opentill.checkouts.jobs import TIME_IS_OVER
-from opentill.checkouts.listing import find_sales
+from opentill.checkouts.listing import find_many, find_sales
 from opentill.checkouts.listing import page as list_page
 from opentill.checkouts.model import (
     AmountOutOfBounds,
@@ -56,6 +56,7 @@ __all__ = [
     "check_methods_offered",
     "expire",
     "find",
+    "find_many",
     "find_page_view",
     "find_sales",
     "is_gateway_test",

@@ -73,6 +73,15 @@ async def find_sales(tx: Tx, merchant_id: str, product_ids: Sequence[str]) -> di
     }
 
 
+async def find_many(db: Db, merchant_id: str, ids: Sequence[str]) -> list[Session]:
+    """Return sessions in the order of their ids, each of which must exist."""
+    sessions = await db.read(
+        lambda tx: queries.OF_IDS.all(tx, merchant_id=merchant_id, ids=list(ids))
+    )
+    by_id = {session.id: session for session in sessions}
+    return [by_id[session_id] for session_id in ids]
+
+
 async def page(db: Db, merchant_id: str, query: queries.ListQuery) -> tuple[list[Session], int]:
     """Return a page of sessions, newest first, and their total number. Raises Invalid."""
     start = 0 if query.start_date is None else query.start_date

@@ -1,15 +1,15 @@
 """A merchant's checkout sessions: the list, the page of each, and forms that open and end them."""
 
 import re
-from collections.abc import Sequence
-from typing import Final, get_args
+from collections.abc import Mapping, Sequence
+from typing import Final
 from zoneinfo import ZoneInfo
 
 import msgspec
 from starlette.responses import Response
 
 from opentill import checkouts, gateways, merchants, orders, people, products
-from opentill.checkouts import AmountOutOfBounds, Session, SessionBody, SessionsQuery
+from opentill.checkouts import AmountOutOfBounds, Session, SessionBody
 from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, TooManyRequests
 from opentill.core.ids import is_id
 from opentill.core.money import Money
@@ -18,10 +18,9 @@ from opentill.dashboard import listed_payments, page_helpers, sessions_again
 from opentill.dashboard.products import LIFETIMES_MIN, product_page
 from opentill.db import rate_limits
 from opentill.db.database import Tx
-from opentill.http import inputs, strictjson
-from opentill.orders import Order
-from opentill.orders.model import SessionStatus
-from opentill.portal import form_ids, lists, member_names, render, unpaid
+from opentill.http import strictjson
+from opentill.orders import Order, OrdersQuery, ShownStatus
+from opentill.portal import form_ids, lists, member_names, render, search, unpaid
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.portal.unpaid import ENDED_BY_MERCHANT
@@ -29,7 +28,22 @@ from opentill.products import Product
 from opentill.web.language import names
 from opentill.web.translations import N_
 
-_STATUSES: Final[tuple[SessionStatus, ...]] = get_args(SessionStatus)
+# Choice of the list → the statuses of the payments whose sessions it lists.
+_STATUSES: Final[Mapping[str, tuple[ShownStatus, ...]]] = {
+    "OPEN": ("PENDING", "ATTEMPT_FAILED", "CREATING"),
+    "COMPLETE": (
+        "PAID",
+        "PARTIALLY_REFUNDED",
+        "REFUNDED",
+        "REFUND_PENDING",
+        "REFUND_FAILED",
+        "DISPUTED",
+        "CHARGEBACK",
+    ),
+    "EXPIRED": ("CLOSED",),
+    "DECLINED": ("FAILED",),
+    "CANCELED": ("REVOKED",),
+}
 _REASON: Final = "on the page of sessions"
 # Maps a field of the service to a field of the form and its error text.
 _ERRORS: Final = {
@@ -86,19 +100,26 @@ async def _render_list(
         product, product_error = await _find_product(tx, request)
     merchant_id, zone = request.merchant_id, page_helpers.zone_of(request)
     days = lists.days(request, zone)
-    email, email_error = _read_email(request)
-    query = SessionsQuery(
+    text = lists.text(request, "email", search.LONGEST)
+    chosen = lists.choice(request, "status", tuple(_STATUSES))
+    query = OrdersQuery(
         page=lists.page_number(request),
         size=lists.SIZE,
         start_date=days.since,
         end_date=days.until,
-        status=lists.choice(request, "status", _STATUSES),
         product_id=None if product is None else product.id,
-        customer_email=None if email_error or not email else email,
+        query=text or None,
     )
-    page, total = await checkouts.list_page(request.app.db, merchant_id, query)
-    async with request.app.db.connection() as tx:
-        by_id = await orders.find_many(tx, merchant_id, [session.order_id for session in page])
+    choice = orders.ListChoice(shown=_STATUSES[chosen] if chosen else ())
+    text_error: dict[str, str] = {}
+    listed, total = list[Order](), 0
+    try:
+        listed, total = await orders.list_page(request.app.db, merchant_id, query, choice)
+    except Invalid:  # nothing is listed, so that the list is not taken for the result
+        text_error = {"email": search.TOO_MANY_CUSTOMERS}
+    page = await checkouts.find_many(
+        request.app.db, merchant_id, [order.checkout_id for order in listed]
+    )
     choices = await page_helpers.product_choices(request, product.id if product else "")
     sold = [choice for choice in choices if choice.status == "ACTIVE"]
     offered = {
@@ -122,15 +143,15 @@ async def _render_list(
         page_languages=names("customer"),
         zone=zone,
         days=days,
-        email=email,
-        field_errors=email_error | product_error,
-        chosen=query.status,
-        statuses=_STATUSES,
+        text=text,
+        field_errors=text_error | product_error,
+        chosen=chosen,
+        statuses=tuple(_STATUSES),
         product=product,
         products=page_helpers.product_names(request, choices),
         rows=[
-            Row(session, by_id[session.order_id], Money(session.amount_minor, session.currency))
-            for session in page
+            Row(session, order, Money(session.amount_minor, session.currency))
+            for order, session in zip(listed, page, strict=True)
         ],
         pager=lists.Pager(query.page, total),
     )
@@ -155,15 +176,6 @@ async def _find_product(tx: Tx, request: PageRequest) -> tuple[Product | None, d
     except NotFound:
         pass
     return None, {"product": N_("Choose one of your products")}
-
-
-def _read_email(request: PageRequest) -> tuple[str, dict[str, str]]:
-    """Return the address that the list is filtered by, "" for all, and the field's error."""
-    email = lists.text(request, "email", 300)
-    try:
-        return (inputs.check_email("email", email) if email else ""), {}
-    except Invalid:
-        return email, {"email": N_("Enter an email address such as name@example.com")}
 
 
 async def open_one(request: PageRequest) -> Response:
