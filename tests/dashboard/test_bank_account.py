@@ -74,9 +74,16 @@ def test_each_field_of_an_account_shows_its_error_and_keeps_its_input(shop: Shop
         assert f'id="{field}-error"' in refusal.text
         for text in form.values():
             assert f'value="{text}"' in refusal.text
-    refusal = _save(owner, shop, country="US", account="1", repeat="1", clearing="1").text
-    assert "Routing number: enter 9 digits, and check each of them." in refusal
-    assert "Account number: enter 4 to 17 digits." in refusal
+    refusal = _save(owner, shop, country="US", account="1", repeat="12", clearing="1").text
+    assert "Too short: 1 of 9." in refusal
+    assert "Too short: 1 of 4." in refusal
+    assert "Enter the same account number in both fields." in refusal  # in the same round
+    for account, error in (
+        ("DE89370", "Too short: 7 of 22."),
+        ("DE8937040044053201300012", "Too long: 24, at most 22."),
+        ("FR89370400440532013000", "It must begin with DE and two digits"),
+    ):
+        assert error in _save(owner, shop, country="DE", account=account).text
     # Without a country there are no other fields yet.
     assert 'id="country-error"' in _save(owner, shop, **number).text
     assert "There is no bank account yet" in owner.get(_path(shop)).text
@@ -148,10 +155,13 @@ def test_each_country_stores_the_code_of_its_clearing_system(shop: Shop) -> None
 
 def test_a_country_with_ibans_takes_no_other_number(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    for number in ("12345678", "FR1420041010050500013M02606"):
+    for number, error in (
+        ("12345678", "Too short: 8 of 22."),
+        ("FR1420041010050500013M02606", "Too long: 27, at most 22."),
+    ):
         refusal = _save(owner, shop, country="DE", account=number, bic="COBADEFFXXX")
         assert (refusal.status_code, 'id="account-error"' in refusal.text) == (400, True)
-        assert "IBAN: enter all 22 letters and digits, beginning with DE" in refusal.text
+        assert error in refusal.text
 
 
 def test_wrong_check_digits_are_said_to_be_a_typo(shop: Shop) -> None:

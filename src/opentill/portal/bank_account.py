@@ -130,7 +130,9 @@ async def save(request: PageRequest, place: Place) -> Response:
     # An IBAN names its bank, also in a country whose accounts have other numbers.
     is_iban = bankaccounts.is_iban(number) and number[:2] == country
     mistakes = [] if is_iban else fields.find_mistakes(typed)
-    errors = {field.name: field.error_text(request.localizer) for field in mistakes}
+    errors = {
+        field.name: field.error_text(request.localizer, typed[field.name]) for field in mistakes
+    }
     if not country:
         errors = {"country": BANK_ACCOUNT_ERROR["country"]}
     if errors:

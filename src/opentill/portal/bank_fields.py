@@ -19,7 +19,10 @@ UNINHABITED: Final = frozenset({"AQ", "BV", "GS", "HM", "TF", "UM"})  # without 
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """A field of the form; ``pattern`` is the form of its text without blanks and hyphens."""
+    """A field of the form; ``pattern`` is the form of its text without blanks and hyphens.
+
+    ``lengths`` are the least and the most characters of it, None if they do not explain an error.
+    """
 
     name: str
     label: str
@@ -27,14 +30,25 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     pattern: str
     values: Mapping[str, str] = {}  # for hint and error, which may name the label too
+    lengths: tuple[int, int] | None = None
     mode: str = "text"  # the keys that a phone shows
 
     def accepts(self, text: str) -> bool:
         """Whether an entered text has the form."""
         return re.fullmatch(self.pattern, bankaccounts.plain(text), re.ASCII) is not None
 
-    def error_text(self, localizer: Localizer) -> str:
-        """Return the error in a language."""
+    def error_text(self, localizer: Localizer, text: str) -> str:
+        """Return the error of a text that has not the form: its length, if that is wrong."""
+        number = bankaccounts.plain(text)
+        if not number and self.name != "repeat":
+            return localizer.gettext(N_("This field is empty."))
+        least, most = self.lengths or (0, len(number))
+        if len(number) < least:
+            error = N_("Too short: {entered} of {least}.")
+            return localizer.gettext(error, entered=len(number), least=least)
+        if len(number) > most:
+            error = N_("Too long: {entered}, at most {most}.")
+            return localizer.gettext(error, entered=len(number), most=most)
         return localizer.gettext(self.error, label=localizer.gettext(self.label), **self.values)
 
     def check_digits_error(self, localizer: Localizer, text: str) -> str:
@@ -45,7 +59,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
             return localizer.gettext(error, label=localizer.gettext(self.label))
         if bankaccounts.has_ibans(number[:2]):
             return localizer.gettext(N_("This IBAN has a typo: its check digits do not fit."))
-        return self.error_text(localizer)
+        return self.error_text(localizer, text)
 
 
 class CountryFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +89,7 @@ class CountryFields(msgspec.Struct, frozen=True, kw_only=True):
         number, repeated = (
             bankaccounts.plain(typed[field.name]) for field in (self.number, REPEATED)
         )
-        if not self.has_check_digits and number != repeated and self.number not in mistakes:
+        if not self.has_check_digits and number != repeated:
             mistakes.append(REPEATED)
         return mistakes
 
@@ -108,17 +122,16 @@ def _digits(label: str, least: int, most: int = 0, example: str = "", **other: s
     """Return a field of ``least`` to ``most`` digits; without ``most``, of exactly ``least``."""
     exact, between = N_("{number} digits."), N_("{least} to {most} digits.")
     with_example = N_("{number} digits, such as {example}.")
-    exact_error = N_("{label}: enter {number} digits, and check each of them.")
-    between_error = N_("{label}: enter {least} to {most} digits.")
     return Field(
         name=other.get("name", "account"),
         label=label,
         hint=with_example if example else between if most else exact,
-        error=between_error if most else exact_error,
+        error=N_("Enter digits only."),
         pattern=f"[0-9]{{{least},{most or least}}}",
         values={
             "number": str(least), "least": str(least), "most": str(most), "example": example,
         },
+        lengths=(least, most or least),
         mode="numeric",
     )  # fmt: skip
 
@@ -220,12 +233,10 @@ def of_country(country: str) -> CountryFields:
             name="account",
             label=N_("IBAN"),
             hint=N_("{number} letters and digits, the first of which are {country}."),
-            error=N_(
-                "{label}: enter all {number} letters and digits, beginning with {country}, and "
-                "check each of them."
-            ),
+            error=N_("It must begin with {country} and two digits; letters and digits follow."),
             pattern=f"{country}[0-9]{{2}}[A-Z0-9]{{{length - 4}}}",
             values={"number": str(length), "country": country},
+            lengths=(length, length),
         ),
         is_iban=True,
         has_check_digits=True,
