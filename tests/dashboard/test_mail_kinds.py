@@ -8,6 +8,7 @@ import pytest
 
 from dashboard.pages import text_of
 from opentill import mail
+from opentill.dashboard.mail_times import MAIL_WHEN
 from opentill.portal.labels import MAIL_TOPIC
 from support.api_server import ApiServer, Shop
 from support.people import Visitor, create_person
@@ -27,16 +28,16 @@ def mailing(api_server: ApiServer) -> Iterator[ApiServer]:
 
 def _kinds(visitor: Visitor, path: str) -> list[list[str]]:
     return [
-        [text_of(cell) for cell in re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)]
+        [text_of(cell) for cell in re.findall(r"<td.*?>(.*?)(?:<br>.*?)?</td>", row, re.DOTALL)]
         for row in re.findall(r"<tr role.*?</tr>", visitor.get(path).text, re.DOTALL)
         if "<td" in row
     ]
 
 
 def test_each_kind_is_listed_with_its_recipients_and_whether_it_is_on(
-    api_server: ApiServer, shop: Shop
+    mailing: ApiServer, shop: Shop
 ) -> None:
-    owner = create_person(api_server, shop.id, "owner")
+    owner = create_person(mailing, shop.id, "owner")
     path = f"/dashboard/{shop.id}/mails"
     kinds = _kinds(owner, f"{path}/kinds")
     assert kinds[:3] == [
@@ -47,12 +48,27 @@ def test_each_kind_is_listed_with_its_recipients_and_whether_it_is_on(
     assert ["Dispute opened", "Owner, Support", "Always on"] in kinds
     assert ["Daily digest", "Owner, Finance", "Off"] in kinds
     assert ["Invitation", "The person you invite", "Always on"] in kinds
-    assert _kinds(owner, path) == kinds  # without a mail server and without any mail
     form = {"switches": "receipts refunds digest", "digest": "yes", "language": "en"}
     assert owner.post(f"{path}/preferences", form).status_code == 303
     kinds = _kinds(owner, f"{path}/kinds")
     assert ["Receipt", "Customers", "Off"] in kinds
     assert ["Daily digest", "Owner, Finance", "On"] in kinds
+
+
+def test_without_a_mail_server_no_kind_is_sent(api_server: ApiServer, shop: Shop) -> None:
+    owner = create_person(api_server, shop.id, "owner")
+    path = f"/dashboard/{shop.id}/mails"
+    kinds = _kinds(owner, f"{path}/kinds")
+    assert {state for _name, _recipients, state in kinds} == {"Not sent"}
+    assert _kinds(owner, path) == kinds  # without any mail
+    page = owner.get(f"{path}/kinds").text
+    assert "status-active" not in page
+    for when in MAIL_WHEN.values():
+        assert f'<span class="small">{when}</span>' in page
+
+
+def test_every_kind_has_a_line_of_when_it_goes_out() -> None:
+    assert set(MAIL_WHEN) == {kind.topic.name for kind in mail.KINDS}
 
 
 def test_with_a_mail_server_the_kinds_have_a_tab(mailing: ApiServer, shop: Shop) -> None:

@@ -19,6 +19,7 @@ from opentill.dashboard import (
     links,
     mail,
     mail_kinds,
+    mail_times,
     mails,
     payment,
     payment_receipt,
@@ -73,5 +74,7 @@ PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *agreement.pages,
 )
 
-PORTAL: Final = Portal(PAGES, DASHBOARD_PATH, Path(__file__).parent / "templates", (labels,))
+PORTAL: Final = Portal(
+    PAGES, DASHBOARD_PATH, Path(__file__).parent / "templates", (labels, mail_times)
+)
 routes: Final = endpoint.routes(PORTAL, "/dashboard")
