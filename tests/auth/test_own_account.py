@@ -3,8 +3,8 @@
 import re
 
 from dashboard.pages import text_of
-from support.api_server import Shop
-from support.people import PASSWORD, create_person
+from support.api_server import ApiServer, Shop
+from support.people import PASSWORD, Visitor, create_person
 
 _NEW = "long-enough-otter-31"
 
@@ -41,3 +41,11 @@ def test_the_errors_of_both_passwords_are_shown_at_once(shop: Shop) -> None:
 def test_the_page_says_that_there_is_no_authenticator(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "viewer")
     assert "Off You log in with your password alone." in text_of(ada.get("/security"))
+
+
+def test_an_empty_form_to_log_in_marks_the_email(api_server: ApiServer) -> None:
+    refused = Visitor(api_server).post("/login", {"email": " ", "password": ""})
+    assert refused.status_code == 400
+    assert 'id="email-error"' in refused.text
+    assert "Enter an email address such as" in refused.text
+    assert "Email or password is wrong" not in refused.text

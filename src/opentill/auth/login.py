@@ -37,6 +37,16 @@ async def log_in(request: PageRequest) -> Response:
     form = await request.form()
     email, goal = form.get("email", ""), safe_next(form.get("next", ""))
     settings = request.app.settings
+    if not email.strip():
+        return render.page(
+            request,
+            "login.html",
+            400,
+            scripts=True,
+            email="",
+            next=goal,
+            errors={"empty": N_("Enter an email address such as name@example.com")},
+        )
     credentials = people.Credentials(
         email=email,
         password=form.get("password", ""),
