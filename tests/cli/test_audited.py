@@ -63,7 +63,7 @@ OTHERS: Final = {
     "change gateway accounts; tests/cli/test_gateways.py checks the audit log": "gateways:add,pause"
     ",resume,retire,rotate,set",
     "change routing rules; tests/gateways/test_rules.py checks the audit log": "gateways/rules:add"
-    ",move,remove",
+    ",move,remove,set",
     "change the deployment; their own tests check the audit log": "secret-key:replace"
     " skip-messages",
 }

@@ -143,9 +143,12 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> 
     assert open_disputes.place == "/disputes?status=OPEN"
     unmatched = next(need for need in needs.NEEDS if need.name == "unmatched")
     assert (await unmatched.count(tx, now), unmatched.place) == (1, "/needs/unmatched")
-    assert set(expected) == {need.name for need in needs.NEEDS if need.items is not None}
+    # tests/console/test_deposits.py has the transfers of tokens
+    assert set(expected) == {
+        need.name for need in needs.NEEDS if need.items is not None and need.name != "deposits"
+    }
     for need in needs.NEEDS:
-        if need.items is not None:
+        if need.items is not None and need.name in expected:
             items = await need.items(tx, now)
             assert await need.count(tx, now) == len(items)
             subjects = [(item.merchant_id, item.subject) for item in items]

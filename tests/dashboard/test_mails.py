@@ -272,10 +272,10 @@ def test_without_a_mail_server_pages_do_not_offer_mail(api_server: ApiServer, sh
     receipt = owner.get(f"/dashboard/{shop.id}/payments/{order['id']}/receipt").text
     assert "form_id" not in receipt
     form = {"email": new_address(), "role": "viewer"}
-    assert "by email" not in owner.post(f"/dashboard/{shop.id}/team/invite", form).text
+    assert "get the link by email" not in owner.post(f"/dashboard/{shop.id}/team/invite", form).text
     admin, form = create_person(api_server, None, staff_role="admin"), {"email": new_address()}
     page = admin.post("/console/people/invite", form | {"role": "auditor"}).text
-    assert "by email" not in page
+    assert "get the link by email" not in page
     assert 'name="language"' not in page + admin.get("/security").text
 
 

@@ -234,6 +234,10 @@ CASES: Final = {
     "mail.queries.LOCK_HEAD": Case(
         "mail_heads", by_merchant, "number = number + 1", "number"
     ),
+    "deposits.queries.LOCK_DUE": Case(
+        "deposit_sums", lambda row: {"address": row["address"]}, "received = received + 1",
+        "received",
+    ),
     "http.queries.PRUNE_IGNORED": Case(
         "ignored_fields", lambda _: {"until": LATE}, "requests = requests + 1", None
     ),
@@ -311,7 +315,20 @@ async def fill(tx: Tx) -> None:
     declined = await world.create_order(tx)
     await world.report_payment(tx, await world.submit_attempt(tx, declined), "DECLINED")
     await _fill_features(tx, order.merchant_id, order.id)
+    await _fill_deposits(tx)
     await _fill_figures_and_logins(tx, order.merchant_id)
+
+
+async def _fill_deposits(tx: Tx) -> None:
+    key, address = "0" * 32, "0x" + "0" * 40
+    await tx.execute("insert into deposit_keys values ($1, 1)", key)
+    await tx.execute(
+        "insert into deposit_addresses values"
+        " ($1, 'evm', 1, $2, 0, 'att_1', 1, 'USD', 1, null, 0, 0)",
+        address,
+        key,
+    )
+    await tx.execute("insert into deposit_sums values ($1, 1, 0, null)", address)
 
 
 async def _fill_features(tx: Tx, merchant_id: str, order_id: str) -> None:

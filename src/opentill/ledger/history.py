@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from opentill.db.database import Db, Tx
-from opentill.ledger import queries
+from opentill.ledger import money_queries, queries
 from opentill.ledger.model import Entry, RowCounts, TypeSum
 from opentill.ledger.postings import MERCHANT_ACCOUNTS, TRANSFERS, TYPES, Cause, Type
 from opentill.ledger.statement import EntryRange, StatementError
@@ -40,7 +40,7 @@ class _Rows(Paginator[Entry]):
     """Entries without the fees of payments, whose number the counts by type determine."""
 
     def __init__(self, db: Db, merchant_id: str, *, with_transfers: bool) -> None:
-        statements = queries.ROW_LISTS if with_transfers else queries.MONEY_LISTS
+        statements = queries.ROW_LISTS if with_transfers else money_queries.MONEY_LISTS
         super().__init__(db, statements, merchant_id, {}, ListKey(merchant_id, "entries"))
         self._merchant_id = merchant_id
         self._with_transfers = with_transfers
