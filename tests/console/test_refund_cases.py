@@ -64,7 +64,8 @@ def test_a_refund_that_its_order_cannot_have_is_listed_until_it_is_dismissed_wit
     assert "ref USD" not in agent.get(PATH).text
     assert server.tx(lambda tx: need.count(tx, 0)) == count - 1
     assert audit_rows(shop, "refunds dismiss") == [(agent.audit_name, "corrected")]
-    assert create_person(server, None, staff_role="auditor").get(PATH).text.count("<form ") == 2
+    auditor = create_person(server, None, staff_role="auditor")
+    assert "<form " not in auditor.get(PATH).text.partition("<main")[2]
 
 
 def test_staff_reverse_a_refund_whose_money_came_back(shop: Shop) -> None:

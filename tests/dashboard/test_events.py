@@ -30,7 +30,8 @@ def test_events_are_found_by_their_own_id_and_by_that_of_their_payment(shop: Sho
     assert sorted(event_ids(read_events(developer, shop, query=order_id))) == sorted(of_order)
     assert event_ids(read_events(developer, shop, query=f" {of_order[0]} ")) == of_order[:1]
     assert len(event_ids(read_events(developer, shop))) > len(of_order)
-    for nothing in ("ann@example.com", of_order[0][:-1] + "z"):
+    unknown = of_order[0][:-1] + ("z" if of_order[0][-1] != "z" else "y")
+    for nothing in ("ann@example.com", unknown):
         html = read_events(developer, shop, query=nothing)
         assert "No events match these filters." in text_of(html)
     stranger = shop.api_server.create_shop()
