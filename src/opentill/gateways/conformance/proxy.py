@@ -160,7 +160,7 @@ async def _send_endlessly(request: web.BaseRequest) -> web.StreamResponse:
 async def running_proxy(target: str) -> AsyncIterator[Proxy]:
     """Run a proxy in front of the server at ``target`` on a free port of loopback."""
     proxy = Proxy(target)
-    server = web.ServerRunner(web.Server(proxy.serve), shutdown_timeout=0.1)
+    server = web.ServerRunner(web.Server(proxy.serve, access_log=None), shutdown_timeout=0.1)
     await server.setup()
     site = web.TCPSite(server, "127.0.0.1", 0)
     await site.start()
