@@ -25,6 +25,7 @@ TRANSITIONS: Final = {
 # Modules that may take such a transition without a second person, because it gives the merchant no
 # money: it ends a refund, whose money is already frozen, as SUCCEEDED, or a dispute as lost.
 EXEMPT: Final = {
+    ("cli/deposits.py", "refunds.end_manually"),  # after the transaction was found on the chain
     ("cli/refunds.py", "refunds.end_manually"),
     ("cli/disputes.py", "disputes.decide"),
     ("console/payment_actions.py", "refunds.end_manually"),

@@ -56,6 +56,10 @@ def deployment(fork_server: ForkServer, migrated: Path) -> Iterator[Deployment]:
 @pytest.fixture(scope="module")
 def order(deployment: Deployment) -> dict[str, Any]:
     """An order that is paid at the sandbox bank."""
+    return _create_order(deployment)
+
+
+def _create_order(deployment: Deployment) -> dict[str, Any]:
     merchant = json.loads(deployment.run_checked("merchants", "create", "A", "--json"))["id"]
     key = json.loads(deployment.run_checked("keys", "create", merchant, "--json"))["key"]
     return _pay(deployment, key)
@@ -116,17 +120,18 @@ def test_a_difference_is_exit_code_1(
     assert "1 differences" in as_text.stderr
 
 
-def test_a_payment_missing_at_the_bank_is_reported(
-    deployment: Deployment, order: dict[str, Any]
-) -> None:
-    file = deployment.directory / "empty.csv"
-    file.write_text(HEAD)
-    process = deployment.run("reconcile", "sandbox", str(file), "--json")
-    assert process.returncode == 2
-    assert "the report has no rows" in process.stderr
-    days = ("--from", "2000-01-01", "--to", "2099-01-01")
-    process = deployment.run("reconcile", "sandbox", str(file), *days, "--json")
-    assert process.returncode == 1
+def test_a_payment_missing_at_the_bank_is_reported(fork_server: ForkServer, migrated: Path) -> None:
+    """No report of this deployment was read before, which might have had the payment."""
+    with checked_deployment(fork_server, migrated) as deployment:
+        _create_order(deployment)
+        file = deployment.directory / "empty.csv"
+        file.write_text(HEAD)
+        process = deployment.run("reconcile", "sandbox", str(file), "--json")
+        assert process.returncode == 2
+        assert "the report has no rows" in process.stderr
+        days = ("--from", "2000-01-01", "--to", "2099-01-01")
+        process = deployment.run("reconcile", "sandbox", str(file), *days, "--json")
+        assert process.returncode == 1
     (difference,) = json.loads(process.stdout)["differences"]
     assert (difference["what"], difference["line"]) == ("missing in report", None)
 
