@@ -174,6 +174,7 @@ class Business(OperatedBusiness):
         refunded = await tx.fetchval("select order_id from refunds where merchant_id = $1", self.id)
         assert refunded in await refunds.newest_of_orders(tx, self.id, [refunded])
         assert await disputes.count_by_state(tx, self.id, (0, FOREVER))
+        await disputes.sum_at_stake(tx, self.id)
 
     def search_orders(self) -> None:
         """Search orders by every term, before and after they are indexed; filter sessions."""

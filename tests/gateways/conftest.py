@@ -1,5 +1,7 @@
 """Fixtures: the sandbox bank, and a server with several gateways."""
 
+import pytest
+
 from gateways.several_gateways import deployment
 from gateways.stripe_gateways import stripe_bank, stripe_gateway
 from support.alipay_shop import alipay_bank, alipay_shop
@@ -11,6 +13,18 @@ from support.wechat_pay_shop import (
     wechat_pay_gateway,
     wechat_pay_shop,
 )
+
+# Of the faults of the conformance suite, those that every run tries; `make stress` tries all.
+USUAL_FAULTS = ("refused", "cut_after", "silent_after", "error_503_after", "page", "endless")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and item.path.name == "test_conformance.py":
+            parameters = item.callspec.params if hasattr(item, "callspec") else {}
+            if parameters.get("fault", "page") not in USUAL_FAULTS:
+                item.add_marker(pytest.mark.stress)
+
 
 __all__ = [
     "alipay_bank",

@@ -38,7 +38,7 @@ class Case:
         """Use ``running_case``."""
         self.provider, self.proxy = provider, proxy
         self.gateway = provider.make_gateway(proxy.url)
-        self._reader = provider.make_gateway(provider.url)
+        self._reader: Gateway | None = None
 
     async def restart(self) -> None:
         """Make the adapter anew, as a process that has cached nothing."""
@@ -48,7 +48,13 @@ class Case:
     async def close(self) -> None:
         """Close the adapters."""
         await self.gateway.close()
-        await self._reader.close()
+        if self._reader is not None:
+            await self._reader.close()
+
+    def _direct(self) -> Gateway:
+        if self._reader is None:
+            self._reader = self.provider.make_gateway(self.provider.url)
+        return self._reader
 
     async def call(self, operation: Coroutine[Any, Any, T]) -> T:
         """Return the result of an operation. Fails if it takes too long."""
@@ -146,7 +152,7 @@ class Case:
 
         The adapter calls the provider at its own address, which callbacks may name.
         """
-        reader = gateway or self._reader
+        reader = gateway or self._direct()
         at = time.time_ns() // 1_000_000 if now is None else now
         try:
             if callback.fields is not None:
