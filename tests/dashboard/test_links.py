@@ -101,6 +101,26 @@ def test_each_field_of_a_link_shows_its_error_and_keeps_its_input(shop: Shop) ->
     assert "$5.00 – $500.00" in owner.get(page_path(shop)).text
 
 
+def test_one_submission_marks_all_wrong_fields_of_a_link(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    wrong = {"uses": "0", "expires": "2020-01-01", "reference": "r" * 201}
+    for entries, fields in (
+        ({"pricing": "fixed"}, ["name", "price"]),
+        ({"pricing": "open"}, ["name", "least", "most"]),
+        ({"product": "undecided", **wrong}, ["product", *wrong]),
+    ):
+        refusal = owner.post(page_path(shop), link_form(owner, shop, **entries))
+        assert refusal.status_code == 400
+        assert re.findall(r'id="(\w+)-error"', refusal.text) == fields
+        assert re.findall(r'id="(\w+)" autofocus', refusal.text) == fields[:1]
+    item = {"name": "A tip", "price": "5.00", "currency": "USD"}
+    link = shop.data("POST", "/v1/payment-links", json={"item": item})
+    path = page_path(shop, link["id"])
+    entries = {"name": "", "description": "", "quantity": "x", "version": "1", **wrong}
+    refusal = owner.post(path, entries)
+    assert re.findall(r'id="(\w+)-error"', refusal.text) == ["name", "quantity", *wrong]
+
+
 def test_a_link_is_sold_by_the_chosen_pricing_at_an_amount_as_people_write_it(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     for entries, item in (

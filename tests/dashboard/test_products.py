@@ -103,7 +103,7 @@ def test_each_field_of_a_product_shows_its_error_and_keeps_its_input(
         # A single error is told once, at its field, which has the focus.
         assert 'role="alert"' not in refusal.text
         assert re.search(rf'id="{field}" autofocus', sheet)
-        assert (f'id="{field}-hint"' in sheet) == (field != "price")  # the error has the example
+        assert f'id="{field}-hint"' not in sheet  # the error stands in its place
         (paragraph,) = re.findall(rf'id="{field}-error">.*?</p>', refusal.text, re.DOTALL)
         assert error in paragraph
         assert re.search(rf'id="{field}"[^>]* aria-invalid="true"', refusal.text)
@@ -112,6 +112,19 @@ def test_each_field_of_a_product_shows_its_error_and_keeps_its_input(
                 assert f'value="{TEA[name]}"' in refusal.text
         assert "Loose leaf.\nGreen." in refusal.text or field == "description"
     assert shop.data("GET", "/v1/products") == before
+
+
+def test_one_submission_marks_all_wrong_fields_of_a_product(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    product = shop.create_product()
+    wrong = {"name": " ", "price": "", "description": "x" * 1001, "image": "tea.jpg"}
+    form = product_form(owner, shop) | wrong | {"version": str(product["updatedAt"])}
+    for path in (path_of(shop), path_of(shop, product["id"])):
+        refusal = owner.post(path, form)
+        assert refusal.status_code == 400
+        assert re.findall(r'id="(\w+)-error"', refusal.text) == list(wrong)
+        assert re.findall(r'id="(\w+)" autofocus', refusal.text) == ["name"]
+        assert 'role="alert"' not in refusal.text
 
 
 def test_a_price_is_entered_as_people_write_it(shop: Shop) -> None:

@@ -106,6 +106,33 @@ def test_each_field_of_a_session_shows_its_error_and_keeps_its_input(shop: Shop)
     assert shop.data("GET", "/v1/checkouts")["items"] == []
 
 
+def test_one_submission_marks_all_wrong_fields_of_a_session(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    path = path_of(shop, "sessions")
+    wrong = {"quantity": "0", "email": "nobody", "success": "thanks", "locale": "xx"}
+    for entries, fields in (
+        ({"sold": "", "methods_shown": "yes"}, ["sold", *wrong, "methods"]),
+        ({"sold": "item", "currency": "USD"}, ["name", "price", *wrong]),
+        ({"sold": "item", "name": "Cake", "price": "5", "currency": "x"}, ["currency", *wrong]),
+    ):
+        refusal = owner.post(path, session_form(owner, path, **wrong, **entries))
+        assert refusal.status_code == 400
+        assert re.findall(r'id="(\w+)-error"', refusal.text) == fields
+        assert re.findall(r'id="(\w+)" autofocus', refusal.text) == fields[:1]
+    assert shop.data("GET", "/v1/checkouts")["items"] == []
+
+
+def test_a_session_sells_an_item_without_a_product(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    path = path_of(shop, "sessions")
+    item = {"sold": "item", "name": "Birthday cake", "price": "$24.90", "currency": "USD"}
+    response = owner.post(path, session_form(owner, path, **item, quantity="2"))
+    assert response.status_code == 303
+    assert "Birthday cake" in owner.get(response.headers["location"]).text
+    (session,) = shop.data("GET", "/v1/checkouts")["items"]
+    assert (session["amount"], session["quantity"], session["currency"]) == ("49.80", 2, "USD")
+
+
 def test_a_product_that_cannot_be_sold_shows_the_reason(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     server = shop.api_server

@@ -1,4 +1,6 @@
-"""A single error is shown at its field alone; several errors have a summary."""
+"""Errors are shown at their fields; errors without a field have a summary."""
+
+import re
 
 from opentill.portal import form_errors
 from support.api_server import Shop
@@ -16,13 +18,21 @@ def test_a_single_error_at_its_field_needs_no_summary_and_has_the_focus() -> Non
     assert '<input class="x" id="b" autofocus name="b">' in form_errors.focus_first(FORM)
 
 
-def test_errors_without_a_field_and_several_errors_need_a_summary() -> None:
+def test_the_first_of_several_fields_with_errors_has_the_focus() -> None:
+    form = f'{FORM}<p id="c-error">Wrong</p><textarea id="c"></textarea>'
+    form += '<fieldset id="d" tabindex="-1"><p id="d-error">Wrong</p></fieldset>'
+    errors = {"d": "Wrong", "c": "Wrong", "b": "Wrong"}
+    assert form_errors.shows_error(form, errors)
+    assert re.findall(r'id="(\w)" autofocus', form_errors.focus_error(form, errors)) == ["b"]
+
+
+def test_errors_without_a_field_need_a_summary() -> None:
     for errors in ({}, None, {"a": ""}, {"c": ""}, {"b": "", "c": ""}):
         assert not form_errors.shows_error(FORM, errors)
         assert form_errors.focus_error(FORM, errors) == FORM
 
 
-def test_a_form_with_two_errors_shows_a_summary(shop: Shop) -> None:
+def test_only_an_error_without_a_field_makes_a_form_show_a_summary(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     path = f"/dashboard/{shop.id}/developers/keys"
     page = owner.post(path, {"name": "", "expires": "soon", "scopes": "some"}).text

@@ -32,6 +32,7 @@ from opentill.checkouts.service import (
     find_page_view,
     open_session,
     pay,
+    prepare,
     record_opening,
     refresh_attempt,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "open_gateway_test",
     "open_session",
     "pay",
+    "prepare",
     "record_opening",
     "refresh_attempt",
 ]

@@ -128,18 +128,36 @@ async def open_session(
     """
     if agreement_required:
         await agreement.require(tx, merchant_id)
+    new = await prepare(
+        tx, merchant_id, body, now, rates_max_age_days=rates_max_age_days, item=item
+    )
+    if not await orders.place(tx, new, now):
+        await merchants.require(tx, merchant_id, "charge")
+        # The merchant could not take payments when the order was to be placed, but can now.
+        raise Contended
+    return Session.from_order(new, now)
+
+
+async def prepare(
+    tx: Tx,
+    merchant_id: str,
+    body: SessionBody,
+    now: int,
+    *,
+    rates_max_age_days: int = 0,
+    item: Item | None = None,
+) -> NewOrder:
+    """Return the order of a session, which is not placed yet; ``open_session`` has the arguments.
+
+    Raises Invalid and CapabilityOff.
+    """
     oldest = rates.oldest_valid_from(now, rates_max_age_days)
     item = items.read_item(body) or item
     if item is not None and item.currency:
         product_id = products.stand_in_id(merchant_id, item.currency)
         body = msgspec.structs.replace(body, product_id=product_id)
     offer = await _offer(tx, merchant_id, body.product_id, item, now, oldest)
-    new = _new_order(merchant_id, body, item, offer, now)
-    if not await orders.place(tx, new, now):
-        await merchants.require(tx, merchant_id, "charge")
-        # The merchant could not take payments when the order was to be placed, but can now.
-        raise Contended
-    return Session.from_order(new, now)
+    return _new_order(merchant_id, body, item, offer, now)
 
 
 async def check_methods(

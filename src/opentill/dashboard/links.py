@@ -1,23 +1,18 @@
 """A merchant's payment links: the list, the page of each, and the forms that change them."""
 
-import re
-from datetime import date
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo
 
 import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, orders, payment_links, people, products
-from opentill.core import amounts
 from opentill.core.errors import Invalid, KeyReused
-from opentill.core.money import EXPONENTS, Money
-from opentill.dashboard import page_helpers, payments_columns
+from opentill.core.money import Money
+from opentill.dashboard import link_form, page_helpers, payments_columns
+from opentill.dashboard.link_form import Entries
 from opentill.db.database import Tx
-from opentill.figures.model import day_bounds, local
-from opentill.http import strictjson
 from opentill.payment_links import (
-    LinkBody,
     LinkUpdate,
     PaymentLink,
     PaymentLinksQuery,
@@ -26,53 +21,16 @@ from opentill.payment_links import (
     state_of,
 )
 from opentill.portal import form_ids, lists, render
-from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.products import Product, ProductsQuery
 from opentill.web import forms
 from opentill.web.translations import N_
 
-Entries = dict[str, str]  # the input of a form, by field
-
+_NEWEST: Final = 20  # the page of a link shows this many payments
 _REASON: Final = "on the page of payment links"
 _MOST_CHOICES: Final = 100  # the form offers at most this many products
-_UNDECIDED: Final[str] = (
-    "undecided"  # the form's product until somebody chooses one; "": no product
-)
 _ACTIVE: Final = {"on": True, "off": False}
-_FIELDS: Final = (
-    "product", "name", "currency", "pricing", "price", "least", "most", "quantity", "uses",
-    "expires", "reference",
-)  # fmt: skip
-_AMOUNT_ERROR: Final = N_("Enter an amount from 0.01 to 99,999,999.99, such as 24.90")
-# Maps how an item is priced to the fields of the form with its amounts, and the item's fields.
-_AMOUNTS: Final = {
-    "fixed": {"price": "price"},
-    "open": {"least": "minAmount", "most": "maxAmount"},
-}
-# Maps a field of the service to a field of the form and its error text.
-_ERRORS: Final = {
-    "productId": ("product", N_("Choose one of your active products")),
-    "item.name": ("name", N_("Enter a name of 1 to 200 characters")),
-    "item.description": ("description", N_("Enter at most 1,000 characters")),
-    "item.currency": ("currency", N_("Choose one of the currencies")),
-    "item.price": ("price", _AMOUNT_ERROR),
-    "item.minAmount": ("least", _AMOUNT_ERROR),
-    "item.maxAmount": ("most", N_("Enter more than the minimum amount")),
-    "maxQuantity": (
-        "quantity",
-        N_("Enter a whole number from 1 to 99; 1 where the customer enters the amount"),
-    ),
-    "maxUses": ("uses", N_("Enter a whole number from 1 to 100000, or leave it empty")),
-    "expiresAt": ("expires", N_("Choose today or a day to come, or leave it empty")),
-    "clientReference": ("reference", N_("Enter at most 200 characters, or leave it empty")),
-}
-_CHANGE_FIELDS: Final = ("name", "description", "quantity", "uses", "expires", "reference")
-_ITEM_FIELDS: Final = ("name", "description")  # of a link that sells no product
-_TERMS_FIELDS: Final = tuple(name for name in _CHANGE_FIELDS if name not in _ITEM_FIELDS)
-_NUMBER: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
-_NEWEST: Final = 20  # the page of a link shows this many payments
 _COLUMNS: Final = payments_columns.without("product")
 
 
@@ -151,9 +109,9 @@ async def _render_list(
         chosen=chosen,
         choices=tuple(_ACTIVE),
         products=page_helpers.product_names(request, choices, with_prices=True),
-        undecided=_UNDECIDED,
-        currencies=[(code, request.localizer.currency(code)) for code in sorted(EXPONENTS)],
-        pricings=tuple(_AMOUNTS),
+        undecided=link_form.UNDECIDED,
+        currencies=page_helpers.list_currencies(request),
+        pricings=tuple(link_form.AMOUNTS),
         public_url=request.app.settings.public_url,
         entries=entries
         or {
@@ -171,47 +129,7 @@ def _chosen_product(request: PageRequest, choices: list[Product]) -> str:
     requested_id = lists.text(request, "for")
     if any(product.id == requested_id for product in choices):
         return requested_id
-    return _UNDECIDED if choices else ""
-
-
-def _build_body(entries: Entries, zone: ZoneInfo) -> LinkBody:
-    """Decode entries as the API decodes its bodies. Raises Invalid."""
-    values: dict[str, Any] = {"clientReference": entries["reference"] or None}
-    is_open = entries["pricing"] == "open" and not entries["product"]
-    if entries["product"]:
-        values["productId"] = entries["product"]
-    else:
-        currency = entries["currency"]
-        values["item"] = {"name": entries["name"], "currency": currency} | {
-            field: amounts.parse_entry(f"item.{field}", entries[name], currency)
-            for name, field in _AMOUNTS["open" if is_open else "fixed"].items()
-        }
-    for field, name in (("maxQuantity", "quantity"), ("maxUses", "uses")):
-        # The form hides the quantity where the customer chooses the amount.
-        if entries[name] and not (is_open and name == "quantity"):
-            values[field] = _parse_integer(entries[name])
-    if entries["expires"]:
-        values["expiresAt"] = _end_of_day(entries["expires"], zone)
-    return strictjson.decode(msgspec.json.encode(values), LinkBody)
-
-
-def _end_of_day(text: str, zone: ZoneInfo) -> int:
-    """Return the end of an entered day, Unix ms. Raises Invalid."""
-    try:
-        day = date.fromisoformat(text)
-        return day_bounds(day, zone).until
-    except (ValueError, OverflowError):
-        raise Invalid("expiresAt", "expiresAt must be a day to come") from None
-
-
-def _read_error(problem: Invalid) -> dict[str, str]:
-    """Return the error text, by the field of the form that a problem is about."""
-    name, text = _ERRORS.get(
-        problem.field or "", ("add", N_("The link could not be made. Check what you entered"))
-    )
-    if isinstance(problem, amounts.UnreadableAmount):
-        text = AMOUNT_ERROR.get(problem.problem, _AMOUNT_ERROR)
-    return {name: text}
+    return link_form.UNDECIDED if choices else ""
 
 
 async def create(request: PageRequest) -> Response:
@@ -220,11 +138,11 @@ async def create(request: PageRequest) -> Response:
     Sending the same form again has no effect.
     """
     form = await request.form()
-    entries = {name: form.get(name, "").strip() for name in _FIELDS}
+    entries = {name: form.get(name, "").strip() for name in link_form.FIELDS}
     actor = people.actor_of(request.login, _REASON)
     zone = page_helpers.zone_of(request)
     try:
-        body = _build_body(entries, zone)
+        body = link_form.build_body(entries, zone)
 
         async def work(tx: Tx) -> str:
             link = await payment_links.create(
@@ -235,8 +153,9 @@ async def create(request: PageRequest) -> Response:
         link_id = await form_ids.run_once(request, work)
     except KeyReused:
         return await _render_list(request, 422, {"add": form_ids.FORM_REUSED}, entries)
-    except Invalid as problem:
-        return await _render_list(request, 400, _read_error(problem), entries)
+    except Invalid:
+        errors = await link_form.collect_errors(request, entries, zone)
+        return await _render_list(request, 400, errors, entries)
     return page_helpers.redirect(request, "links", link_id, done="made")
 
 
@@ -276,7 +195,7 @@ async def _render_link(
         columns=_COLUMNS,
         rows=await payments_columns.rows(request, zone, _COLUMNS, payments),
         most=_NEWEST,
-        entries=entries or _stored_entries(link, zone),
+        entries=entries or link_form.stored_entries(link, zone),
         editing=entries is not None,
         sales=[Money(sales.paid_minor, sales.currency) for sales in row.usage.sales if sales.paid]
         or [Money(0, row.most.currency)],
@@ -285,58 +204,21 @@ async def _render_link(
     )
 
 
-def _stored_entries(link: PaymentLink, zone: ZoneInfo) -> Entries:
-    """Return a link's values as entries of the form that changes it."""
-    return {
-        "name": link.name or "",
-        "description": link.description,
-        "quantity": str(link.max_quantity),
-        "uses": "" if link.max_uses is None else str(link.max_uses),
-        "expires": "" if link.expires_at is None else _last_day(link.expires_at, zone),
-        "reference": link.client_reference or "",
-    }
-
-
-def _last_day(moment: int, zone: ZoneInfo) -> str:
-    """Return the last day before ``moment`` (Unix ms), which may be the midnight after that day."""
-    return local(moment - 1, zone).date().isoformat()
-
-
-def _build_update(entries: Entries, link: PaymentLink, zone: ZoneInfo) -> LinkUpdate:
-    """Decode entries as the API decodes its bodies. Raises Invalid."""
-    values: dict[str, Any] = {
-        "clientReference": entries["reference"] or None,
-        "maxQuantity": _parse_integer(entries["quantity"] or "1"),
-        "maxUses": _parse_integer(entries["uses"]) if entries["uses"] else None,
-    }
-    if link.product_id is None:
-        values["item"] = {name: entries[name] for name in ("name", "description")}
-    # An unchanged day must not replace a time within the day that the API has set.
-    if entries["expires"] != _stored_entries(link, zone)["expires"]:
-        values["expiresAt"] = _end_of_day(entries["expires"], zone) if entries["expires"] else None
-    return strictjson.decode(msgspec.json.encode(values), LinkUpdate)
-
-
-def _parse_integer(text: str) -> int | str:
-    """Return the text as a number, or unchanged if it is not a number."""
-    return int(text) if _NUMBER.fullmatch(text) else text
-
-
 async def change(request: PageRequest) -> Response:
     """Change a payment link, unless somebody else has changed it since the form was shown."""
     form, link_id = await request.form(), request.ids["link"]
-    entries = {name: form.get(name, "").strip() for name in _CHANGE_FIELDS}
+    entries = {name: form.get(name, "").strip() for name in link_form.CHANGE_FIELDS}
     entries["description"] = entries["description"].replace("\r\n", "\n")
     version = form.get("version", "")
-    shown_version = int(version) if _NUMBER.fullmatch(version) else 0
+    shown_version = int(version) if link_form.NUMBER.fullmatch(version) else 0
     actor = people.actor_of(request.login, _REASON)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         link = await payment_links.find(tx, merchant.id, link_id)
     if not link.product_id:
-        forms.require_fields(form, _ITEM_FIELDS)
+        forms.require_fields(form, link_form.ITEM_FIELDS)
     try:
-        body = _build_update(entries, link, ZoneInfo(merchant.time_zone))
+        body = link_form.build_update(entries, link, ZoneInfo(merchant.time_zone))
         await request.app.db.run(
             lambda tx: payment_links.update(
                 tx, merchant.id, link_id, body, request.now, seen=shown_version, actor=actor
@@ -354,17 +236,11 @@ async def change(request: PageRequest) -> Response:
             },
             entries,
         )
-    except Invalid as problem:
-        return await _render_link(request, 400, _change_error(problem), entries)
+    except Invalid:
+        zone = ZoneInfo(merchant.time_zone)
+        errors = await link_form.collect_change_errors(entries, link, zone, request.now)
+        return await _render_link(request, 400, errors, entries)
     return page_helpers.redirect(request, "links", link_id, done="saved")
-
-
-def _change_error(problem: Invalid) -> dict[str, str]:
-    """Return the error text, by the field of the form that a problem is about."""
-    error = _ERRORS.get(
-        problem.field or "", ("edit", N_("The link could not be changed. Check what you entered"))
-    )
-    return dict([error])
 
 
 async def switch(request: PageRequest) -> Response:
@@ -385,8 +261,8 @@ _PLACE: Final = f"{DASHBOARD_PATH}/links"
 _ONE: Final = f"{_PLACE}/{{link:id}}"
 pages: Final = (
     Page("GET", _PLACE, "payments.read", show, menu=N_("Payment links"), group="catalogue"),
-    Page("POST", _PLACE, "sessions.write", create, fields=_FIELDS),
+    Page("POST", _PLACE, "sessions.write", create, fields=link_form.FIELDS),
     Page("GET", _ONE, "payments.read", show_one),
-    Page("POST", _ONE, "sessions.write", change, fields=(*_TERMS_FIELDS, "version")),
+    Page("POST", _ONE, "sessions.write", change, fields=(*link_form.TERMS_FIELDS, "version")),
     Page("POST", f"{_ONE}/switch", "sessions.write", switch, fields=("active",)),
 )

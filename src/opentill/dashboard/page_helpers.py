@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import merchants, products
-from opentill.core.money import Money
+from opentill.core.money import EXPONENTS, Money
 from opentill.db import rate_limits
 from opentill.figures.model import day_bounds, local
 from opentill.merchants import Merchant
@@ -20,6 +20,7 @@ from opentill.web.templates import isolated
 
 # A filter offers at most this many products.
 _MOST_PRODUCTS: Final = 100
+WHOLE_CURRENCIES: Final = frozenset(code for code, digits in EXPONENTS.items() if not digits)
 _SHOWN_OF_ID: Final = 6  # characters that distinguish identical products
 
 
@@ -70,6 +71,11 @@ def product_names(
 
 def _key_of(product: Product) -> tuple[str, int, str]:
     return product.name, product.price_minor, product.currency
+
+
+def list_currencies(request: PageRequest) -> list[tuple[str, str]]:
+    """Return all currencies as pairs of code and name, by code."""
+    return [(code, request.localizer.currency(code)) for code in sorted(EXPONENTS)]
 
 
 def format_end(request: PageRequest, end: int | None, zone: ZoneInfo) -> str | None:

@@ -1,6 +1,7 @@
 """A merchant's products: the list, the page of each, and the forms that change them."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar, get_args
 from zoneinfo import ZoneInfo
 
@@ -18,7 +19,7 @@ from opentill.http import strictjson
 from opentill.merchants import Merchant
 from opentill.orders import Order, OrdersQuery
 from opentill.payment_links import PaymentLink
-from opentill.portal import form_ids, lists, render
+from opentill.portal import form_checks, form_ids, lists, render
 from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
@@ -33,7 +34,6 @@ B = TypeVar("B", ProductBody, ProductUpdate)
 _SIZE: Final = 25
 LIFETIMES_MIN: Final = (1440, 720, 120, 30)  # minutes in which a session can be paid
 _NEWEST: Final = 10
-_WHOLE_CURRENCIES: Final = frozenset(code for code, digits in EXPONENTS.items() if not digits)
 _STATUSES: Final[tuple[products.Status, ...]] = get_args(products.Status)
 _COLUMNS: Final = payments_columns.without("product")
 _REASON: Final = "on the page of products"
@@ -49,6 +49,14 @@ _ERRORS: Final = {
         "of at most 2,048 characters, without spaces, user name and "
         "password"
     ),
+}
+# Valid entries in place of wrong ones, so that the fields after them are checked too.
+_VALID: Final = {
+    "name": {"name": "-"},
+    "price": {"price": "1"},
+    "currency": {"currency": "USD"},
+    "description": {"description": ""},
+    "image": {"image": ""},
 }
 
 
@@ -126,8 +134,8 @@ async def _render_list(
         statuses=_STATUSES,
         chosen=chosen,
         has_archived=archived_total > 0,
-        currencies=_list_currencies(request),
-        whole_currencies=_WHOLE_CURRENCIES,
+        currencies=page_helpers.list_currencies(request),
+        whole_currencies=page_helpers.WHOLE_CURRENCIES,
         entries=entries or {"currency": merchant.settlement_currency},
         form_id=form_ids.new_form_id(),
         errors=errors or {},
@@ -138,17 +146,12 @@ def _read_price(product: Product) -> Money:
     return Money(product.price_minor, product.currency)
 
 
-def _list_currencies(request: PageRequest) -> list[tuple[str, str]]:
-    """Return all currencies as pairs of code and name, by code."""
-    return [(code, request.localizer.currency(code)) for code in sorted(EXPONENTS)]
-
-
 def _read_entries(form: dict[str, str]) -> Entries:
     """Return the stripped entries, with LF as line breaks."""
     return {name: form.get(name, "").strip().replace("\r\n", "\n") for name in _ERRORS}
 
 
-def _build_body(entries: Entries, body: type[B]) -> B:
+def _build_body(entries: Mapping[str, str], body: type[B]) -> B:
     """Decode entries as the API decodes its bodies. Raises Invalid."""
     values: dict[str, str | None] = {
         **entries,
@@ -164,6 +167,15 @@ def _read_error(problem: Invalid) -> dict[str, str]:
     if isinstance(problem, amounts.UnreadableAmount) and problem.problem in AMOUNT_ERROR:
         return {field: AMOUNT_ERROR[problem.problem]}
     return {field: _ERRORS[field]}
+
+
+async def _collect_errors(entries: Entries) -> dict[str, str]:
+    """Return the errors of all fields."""
+
+    async def check(entries: Mapping[str, str]) -> None:
+        products.check(_build_body(entries, ProductBody))
+
+    return await form_checks.collect_errors(entries, check, _read_error, _VALID)
 
 
 async def create(request: PageRequest) -> Response:
@@ -183,8 +195,8 @@ async def create(request: PageRequest) -> Response:
         product_id = await form_ids.run_once(request, work)
     except KeyReused:
         return await _render_list(request, 422, {"add": form_ids.FORM_REUSED}, entries)
-    except Invalid as problem:
-        return await _render_list(request, 400, _read_error(problem), entries)
+    except Invalid:
+        return await _render_list(request, 400, await _collect_errors(entries), entries)
     return page_helpers.redirect(request, "products", product_id, done="added")
 
 
@@ -234,8 +246,8 @@ async def product_page(
         columns=_COLUMNS,
         rows=await payments_columns.rows(request, zone, _COLUMNS, detail.payments),
         money=Money,
-        currencies=_list_currencies(request),
-        whole_currencies=_WHOLE_CURRENCIES,
+        currencies=page_helpers.list_currencies(request),
+        whole_currencies=page_helpers.WHOLE_CURRENCIES,
         entries=entries or stored,
         editing=entries is not None,
         form_id=form_ids.new_form_id(),
@@ -318,8 +330,8 @@ async def change(request: PageRequest) -> Response:
             },
             entries,
         )
-    except Invalid as problem:
-        return await product_page(request, 400, _read_error(problem), entries)
+    except Invalid:
+        return await product_page(request, 400, await _collect_errors(entries), entries)
     return page_helpers.redirect(request, "products", product_id, done="saved")
 
 

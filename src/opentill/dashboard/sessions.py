@@ -1,7 +1,6 @@
 """A merchant's checkout sessions: the list, the page of each, and forms that open and end them."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -9,16 +8,15 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import checkouts, gateways, merchants, orders, people, products
-from opentill.checkouts import AmountOutOfBounds, Session, SessionBody
+from opentill.checkouts import Session
 from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, TooManyRequests
 from opentill.core.ids import is_id
 from opentill.core.money import Money
-from opentill.core.payment_methods import METHODS, Method
-from opentill.dashboard import listed_payments, page_helpers, sessions_again
+from opentill.core.payment_methods import METHODS
+from opentill.dashboard import listed_payments, page_helpers, session_form, sessions_again
 from opentill.dashboard.products import LIFETIMES_MIN, product_page
 from opentill.db import rate_limits
 from opentill.db.database import Tx
-from opentill.http import strictjson
 from opentill.orders import Order, OrdersQuery, ShownStatus
 from opentill.portal import form_ids, lists, member_names, render, search, unpaid
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -45,34 +43,6 @@ _STATUSES: Final[Mapping[str, tuple[ShownStatus, ...]]] = {
     "CANCELED": ("REVOKED",),
 }
 _REASON: Final = "on the page of sessions"
-# Maps a field of the service to a field of the form and its error text.
-_ERRORS: Final = {
-    "sold": ("sold", N_("Choose one of your products")),
-    "customerEmail": ("email", N_("Enter an email address such as name@example.com")),
-    "successUrl": (
-        "success",
-        N_(
-            "Enter a whole address such as https://shop.example.com/page, "
-            "of at most 2,048 characters, without spaces, user name and "
-            "password"
-        ),
-    ),
-    "quantity": (
-        "quantity",
-        N_("Enter a whole number from 1 to 99, so that the total is at most 99,999,999.99"),
-    ),
-    "clientReference": ("reference", N_("Enter at most 200 characters, or leave it empty")),
-    "expiresIn": ("lasting", N_("Choose one of the list")),
-    "locale": ("locale", N_("Choose one of the list")),
-    "paymentMethods": ("methods", N_("Select at least one of the payment methods")),
-}
-_FIELDS: Final = (
-    "sold", "methods_shown", "email", "success", "quantity", "reference", "lasting", "locale",
-    *(f"method_{method}" for method in METHODS),
-)  # fmt: skip
-# The fields that every form of a session has. Only a form that offers several methods has theirs.
-_DECLARED: Final = ("email", "success", "quantity", "reference", "lasting", "locale")
-_DIGITS: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -98,6 +68,7 @@ async def _render_list(
 ) -> Response:
     async with request.app.db.connection() as tx:
         product, product_error = await _find_product(tx, request)
+        merchant = await merchants.find(tx, request.merchant_id)
     merchant_id, zone = request.merchant_id, page_helpers.zone_of(request)
     days = lists.days(request, zone)
     text = lists.text(request, "email", search.LONGEST)
@@ -124,7 +95,7 @@ async def _render_list(
     sold = [choice for choice in choices if choice.status == "ACTIVE"]
     offered = {
         method
-        for currency in {choice.currency for choice in sold}
+        for currency in {merchant.settlement_currency, *(choice.currency for choice in sold)}
         for method in gateways.offered_methods(
             request.app.gateways, currency, merchant_id=merchant_id
         )
@@ -134,6 +105,10 @@ async def _render_list(
         "sessions.html",
         status,
         sold=page_helpers.product_names(request, sold, with_prices=True),
+        item=session_form.ITEM,
+        currencies=page_helpers.list_currencies(request),
+        whole_currencies=page_helpers.WHOLE_CURRENCIES,
+        settlement_currency=merchant.settlement_currency,
         opening=opening or _prefill(request),
         errors=errors or {},
         wait=wait,
@@ -184,19 +159,12 @@ async def open_one(request: PageRequest) -> Response:
     Sending the same form again has no effect.
     """
     form = await request.form()
-    opening = {name: form.get(name, "").strip() for name in _FIELDS}
-    in_path = request.ids.get("product")
-    product_id = in_path or opening["sold"]
-    show_form = product_page if in_path else _render_list
+    opening = {name: form.get(name, "").strip() for name in session_form.FIELDS}
+    show_form = product_page if "product" in request.ids else _render_list
     settings, actor = request.app.settings, people.actor_of(request.login, _REASON)
 
     async def work(tx: Tx) -> str:
-        product = await _find_sold(tx, request, product_id)
-        offered = gateways.offered_methods(
-            request.app.gateways, product.currency, merchant_id=request.merchant_id
-        )
-        body = _build_body(product_id, opening, offered)
-        await checkouts.check_methods(tx, request.app.gateways, request.merchant_id, body)
+        body = await session_form.check(tx, request, opening)
         session = await checkouts.open_session(
             tx,
             request.merchant_id,
@@ -232,73 +200,10 @@ async def open_one(request: PageRequest) -> Response:
         wait = request.localizer.duration(problem.retry_after_s * 1000)
         errors = {"open": N_("Too many sessions were opened within a minute. Try again in {wait}")}
         return await show_form(request, 429, errors, opening=opening, wait=wait)
-    except Invalid as problem:
-        field_errors = await _read_error(request, problem, product_id)
+    except Invalid:
+        field_errors = await session_form.collect_errors(request, opening)
         return await show_form(request, 400, field_errors, opening=opening)
     return page_helpers.redirect(request, "sessions", session_id, done="opened")
-
-
-async def _find_sold(tx: Tx, request: PageRequest, product_id: str) -> Product:
-    """Return the product to sell. Raises NotFound for a path, Invalid for the form's choice."""
-    try:
-        if is_id(product_id):
-            return await products.find(tx, request.merchant_id, product_id)
-    except NotFound:
-        if "product" in request.ids:
-            raise
-    raise Invalid("sold", "sold must be the id of a product")
-
-
-def _build_body(product_id: str, opening: dict[str, str], offered: Sequence[Method]) -> SessionBody:
-    """Decode entries as the API decodes its bodies. Raises Invalid.
-
-    The form selects every method at first, also those that only other products' currencies have.
-    A session that offers all methods of its currency names none.
-    """
-    minutes, quantity = opening["lasting"], opening["quantity"]
-    methods = [method for method in METHODS if opening[f"method_{method}"]]
-    if opening["methods_shown"]:
-        methods = [method for method in methods if method in offered]
-        if not methods and len(offered) > 1:
-            raise Invalid("paymentMethods", "paymentMethods must name at least one method")
-        if set(methods) == set(offered):
-            methods = []
-    values = {
-        "productId": product_id,
-        "customerEmail": opening["email"],
-        "successUrl": opening["success"],
-        "clientReference": opening["reference"],
-        "locale": opening["locale"],
-        "paymentMethods": methods,
-        "quantity": int(quantity) if _DIGITS.fullmatch(quantity) else quantity,
-        "expiresIn": int(minutes) * 60_000 if _DIGITS.fullmatch(minutes) else minutes,
-    }
-    body = {name: value for name, value in values.items() if value not in ("", [])}
-    return strictjson.decode(msgspec.json.encode(body), SessionBody)
-
-
-async def _read_error(request: PageRequest, problem: Invalid, product_id: str) -> dict[str, str]:
-    """Return the error text for the field, or for the whole form, that prevented the session."""
-    field_error = _ERRORS.get(problem.field or "")
-    if field_error is not None:
-        return dict([field_error])
-    async with request.app.db.connection() as tx:
-        product = await products.find(tx, request.merchant_id, product_id)
-    if product.status == "ARCHIVED":
-        return {"main": N_("This product is archived: no session can be opened for it")}
-    if isinstance(problem, AmountOutOfBounds):
-        return {
-            "open": N_(
-                "At the exchange rate of today this price is worth too little "
-                "or too much: choose another price"
-            )
-        }
-    return {
-        "open": N_(
-            "There is no exchange rate for the currency of this product. "
-            "The operator of this service sets it"
-        )
-    }
 
 
 async def show_one(request: PageRequest) -> Response:
@@ -369,13 +274,19 @@ _PLACE: Final = f"{DASHBOARD_PATH}/sessions"
 _ONE: Final = f"{_PLACE}/{{session:id}}"
 pages: Final = (
     Page("GET", _PLACE, "payments.read", show, menu=N_("Checkout sessions"), group="payments"),
-    Page("POST", _PLACE, "sessions.write", open_one, fields=("sold", *_DECLARED)),
+    Page(
+        "POST",
+        _PLACE,
+        "sessions.write",
+        open_one,
+        fields=(*session_form.SOLD, *session_form.DECLARED),
+    ),
     Page(
         "POST",
         f"{DASHBOARD_PATH}/products/{{product:id}}/sessions",
         "sessions.write",
         open_one,
-        fields=_DECLARED,
+        fields=session_form.DECLARED,
     ),
     Page("GET", _ONE, "payments.read", show_one),
     Page("POST", f"{_ONE}/end", "sessions.write", end),

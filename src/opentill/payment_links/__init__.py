@@ -23,6 +23,8 @@ from opentill.payment_links.opening import (
 )
 from opentill.payment_links.queries import ListQuery as PaymentLinksQuery
 from opentill.payment_links.service import (
+    check,
+    check_changes,
     create,
     find,
     find_anywhere,
@@ -49,6 +51,8 @@ __all__ = [
     "TooManyHeld",
     "Unusable",
     "Usage",
+    "check",
+    "check_changes",
     "create",
     "find",
     "find_anywhere",

@@ -39,21 +39,15 @@ _CHANGEABLE: Final = (
 )  # fmt: skip
 
 
-async def create(
-    tx: Tx,
-    gateways: Mapping[str, Gateway],
-    merchant_id: str,
-    body: LinkBody,
-    now: int,
-    *,
-    actor: Actor | None = None,
-) -> PaymentLink:
-    """Create a payment link. Raises Invalid. ``actor`` is for the audit log; None: no entry."""
+async def check(
+    tx: Tx, gateways: Mapping[str, Gateway], merchant_id: str, body: LinkBody, now: int
+) -> NewLink:
+    """Return the payment link to store. Raises Invalid."""
     currency, least, most = await _find_price(tx, merchant_id, body)
     item, quantity = body.item or None, body.max_quantity or 1
     _check_quantity(least, most, quantity)
     checkouts.check_methods_offered(gateways, merchant_id, currency, body.payment_methods)
-    new = NewLink(
+    return NewLink(
         merchant_id=merchant_id,
         id=new_id("plink"),
         slug=new_slug(),
@@ -73,6 +67,19 @@ async def create(
         client_reference=_reference(body.client_reference),
         metadata=inputs.check_metadata(body.metadata),
     )
+
+
+async def create(
+    tx: Tx,
+    gateways: Mapping[str, Gateway],
+    merchant_id: str,
+    body: LinkBody,
+    now: int,
+    *,
+    actor: Actor | None = None,
+) -> PaymentLink:
+    """Create a payment link. Raises Invalid. ``actor`` is for the audit log; None: no entry."""
+    new = await check(tx, gateways, merchant_id, body, now)
     link = await queries.INSERT.one(tx, new, now=now)
     if actor is not None:
         await merchants.record_audit(tx, actor, "links add", merchant_id, link.id, now)
@@ -145,7 +152,7 @@ async def update(
     Outdated if the link has changed since and the fields would still change it.
     """
     old = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=link_id))
-    new_values = _with_changes(old, body, now)
+    new_values = check_changes(old, body, now)
     changed = [name for name in _CHANGEABLE if getattr(old, name) != getattr(new_values, name)]
     if seen is not None and not changed:
         return old
@@ -161,7 +168,7 @@ async def update(
     return link
 
 
-def _with_changes(old: PaymentLink, body: LinkUpdate, now: int) -> PaymentLink:
+def check_changes(old: PaymentLink, body: LinkUpdate, now: int) -> PaymentLink:
     """Return a link with the fields that were sent. Raises Invalid."""
     changes: dict[str, Any] = {
         name: sent

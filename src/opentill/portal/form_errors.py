@@ -9,24 +9,25 @@ from markupsafe import Markup
 # The start of a control that a person fills in, up to its id.
 _CONTROL: Final = r'<(?:input|select|textarea)\b(?![^>]* type="hidden")[^>]*?'
 _ANY_CONTROL: Final = re.compile(rf'{_CONTROL} id="[^"]+"')
+_GROUP: Final = r"<fieldset\b(?=[^>]* tabindex=)[^>]*?"  # of check boxes, which can have the focus
 
 
 def shows_error(html: str, errors: Mapping[str, str] | None) -> bool:
-    """Return whether there is a single error and the HTML shows it at its field.
+    """Return whether there are errors and the HTML shows each of them at its field.
 
     The text of a field's error has the id ``FIELD-error``.
     """
-    if errors is None or len(errors) != 1:
-        return False
-    (field,) = errors
-    return f'id="{field}-error"' in html and _find(html, field) is not None
+    return bool(errors) and all(
+        f'id="{field}-error"' in html and _find(html, field) is not None for field in errors or ()
+    )
 
 
 def focus_error(html: str, errors: Mapping[str, str] | None) -> Markup:
-    """Give the field with the single error the focus."""
+    """Give the first field with an error the focus, if all errors are shown at their fields."""
     if errors is None or not shows_error(html, errors):
         return _focus(html, None)
-    return _focus(html, _find(html, next(iter(errors))))
+    controls = [control for field in errors if (control := _find(html, field)) is not None]
+    return _focus(html, min(controls, key=lambda control: control.start()))
 
 
 def focus_first(html: str) -> Markup:
@@ -41,4 +42,4 @@ def _focus(html: str, control: re.Match[str] | None) -> Markup:
 
 
 def _find(html: str, field: str) -> re.Match[str] | None:
-    return re.search(rf'{_CONTROL} id="{re.escape(field)}"', html)
+    return re.search(rf'(?:{_CONTROL}|{_GROUP}) id="{re.escape(field)}"', html)

@@ -4,6 +4,7 @@ from opentill.products.model import Outdated, Product, ProductBody, ProductUpdat
 from opentill.products.queries import ListQuery as ProductsQuery
 from opentill.products.service import (
     archive,
+    check,
     create,
     ensure_stand_in,
     find,
@@ -30,6 +31,7 @@ __all__ = [
     "ProductsQuery",
     "Status",
     "archive",
+    "check",
     "create",
     "ensure_stand_in",
     "find",

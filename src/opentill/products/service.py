@@ -44,6 +44,18 @@ async def find_merchant_id(tx: Tx, product_id: str) -> str:
     return or_not_found(merchant_id, f"there is no product {product_id}")
 
 
+def check(body: ProductBody) -> dict[str, str | int | None]:
+    """Return the values of the columns of a product. Raises Invalid."""
+    return {
+        "name": inputs.check_name("name", body.name, 200),
+        "description": body.description or "",
+        "image": inputs.check_url("image", body.image),
+        "price_minor": parse_price(body.price, body.currency),
+        "currency": body.currency,
+        "metadata": inputs.check_metadata(body.metadata),
+    }
+
+
 async def create(
     tx: Tx, merchant_id: str, body: ProductBody, now: int, *, actor: Actor | None = None
 ) -> Product:
@@ -51,17 +63,9 @@ async def create(
 
     ``actor`` is the person for the audit log; None: no entry.
     """
+    values = check(body)
     product = await queries.INSERT.one(
-        tx,
-        merchant_id=merchant_id,
-        id=new_id("prod"),
-        name=inputs.check_name("name", body.name, 200),
-        description=body.description or "",
-        image=inputs.check_url("image", body.image),
-        price_minor=parse_price(body.price, body.currency),
-        currency=body.currency,
-        metadata=inputs.check_metadata(body.metadata),
-        now=now,
+        tx, merchant_id=merchant_id, id=new_id("prod"), **values, now=now
     )
     if actor is not None:
         await merchants.record_audit(tx, actor, "products add", merchant_id, product.id, now)
