@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from opentill.gateways.evm.addresses import read_address, with_checksum
 from opentill.gateways.evm.extended_keys import ExtendedKey, read_receiving_key
 from opentill.gateways.evm.keccak import keccak256
-from opentill.gateways.evm.tokens import CHAINS
+from opentill.gateways.evm.tokens import CONTRACTS
 from support.ganache import ACCOUNT_XPUB, XPUB
 
 # Public derivation in the test vectors 1 and 2 of BIP-32: parent, number, child.
@@ -86,7 +86,7 @@ def test_the_permutation_is_that_of_sha_3(data: bytes) -> None:
         "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
         "0xdbF03B407c01E7cD3CBea99509d93f8DDDC8C6FB",
         "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb",
-        *(address for chain in CHAINS.values() for address, _ in chain.tokens.values()),
+        *(address for _, _, address, _ in CONTRACTS),
     ],
 )
 def test_the_checksum_is_that_of_eip_55(address: str) -> None:

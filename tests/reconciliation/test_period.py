@@ -8,7 +8,7 @@ import pytest
 from opentill import reconciliation
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
-from opentill.reconciliation import Report, Result
+from opentill.reconciliation import Report, Result, inbox
 from support import world
 from support.payout_runs import ANN
 from support.world import DAY, NOW
@@ -81,6 +81,19 @@ async def test_times_in_seconds_bound_a_period_by_whole_seconds(db: Db) -> None:
     texts = ["2025-06-15T15:06:40Z", "2025-06-15T15:06:42Z"]
     result = await _compare(db, _rows((first, texts[0]), (last, texts[1])))
     assert _missing(result) == [between]
+
+
+async def test_a_payment_of_the_last_second_is_not_remembered_for_later_reports(db: Db) -> None:
+    in_last_second, later = await _pay(db, NOW + 900), await _pay(db, NOW + SECOND)
+    text = _rows((in_last_second, "2025-06-15T15:06:40Z"), (later, "2025-06-15T15:06:40Z"))
+    result = await _compare(db, text)
+    assert (result.matched, result.differences) == (2, [])
+
+    async def find_early(tx: Tx) -> set[str]:
+        names = [("payment", in_last_second), ("payment", later)]
+        return {name for _, name in await inbox.find_early(tx, "sandbox", names)}
+
+    assert await db.read(find_early) == {later}
 
 
 async def test_a_report_of_dates_has_whole_days(db: Db) -> None:

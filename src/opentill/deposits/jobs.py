@@ -107,7 +107,8 @@ async def _apply(tx: Tx, account: str, attempt_id: str, outcome: PaymentOutcome,
 
 def _floor(scaled: Decimal, currency: str) -> int:
     """Return whole minor units of a sum in multiples of 10**-18."""
-    return int(scaled) // 10 ** (SCALE - EXPONENTS[currency])  # type: ignore[no-any-return]
+    units_of_minor: int = 10 ** (SCALE - EXPONENTS[currency])
+    return int(scaled) // units_of_minor
 
 
 async def _open_excess(tx: Tx, row: DueReport, now: int) -> None:

@@ -269,14 +269,14 @@ REVOKE_KEY = Query(
     f"""
     update api_keys set revoked_at = :now where id = :id and revoked_at is null
     returning {_KEY_COLUMNS}
-    """,  # noqa: S608 - a constant of ours
+    """,  # noqa: S608 - built from constants
 )
 RENAME_KEY = Query(
     Key,
     f"""
     update api_keys set name = :name where merchant_id = :merchant_id and id = :id
     returning {_KEY_COLUMNS}
-    """,  # noqa: S608 - a constant of ours
+    """,  # noqa: S608 - built from constants
 )
 # Skips keys that another transaction is writing, because it writes the same minute or revokes the
 # key. A stored time over an hour ahead was written before the clock was set back, and is replaced.
@@ -366,7 +366,7 @@ SEARCH_AUDIT = Query(
         and (:text = '' or who ilike :like or action ilike :like or subject ilike :like
             or reason ilike :like)
     order by number desc limit :limit
-    """,  # noqa: S608 - a constant of ours
+    """,  # noqa: S608 - built from constants
 )
 NEWEST_AUDIT = Query(
     AuditRow,
@@ -374,5 +374,5 @@ NEWEST_AUDIT = Query(
     select {_AUDIT_COLUMNS} from audit_log
     where (:merchant_id::text is null or merchant_id = :merchant_id)
     order by number desc nulls first limit :limit
-    """,  # noqa: S608 - a constant of ours
+    """,  # noqa: S608 - built from constants
 )

@@ -38,7 +38,7 @@ INSERT = Query(
         returning *
     )
     select *, {_UNRATED} from products
-    """,  # noqa: S608 - a part that is a constant of ours
+    """,  # noqa: S608 - built from constants
 )
 # Create the archived product that stands in for items in a currency. If it exists, reset its
 # currency, price and name.
@@ -57,7 +57,7 @@ STAND_IN = Command(
 _CREATED = f"id >= '{first_id('prod', 1)}'"
 ANY = Value(
     bool,
-    f"select exists (select from products where merchant_id = :merchant_id and {_CREATED})",  # noqa: S608 - a constant of ours
+    f"select exists (select from products where merchant_id = :merchant_id and {_CREATED})",  # noqa: S608 - built from constants
 )
 NEWEST_ACTIVE = Query(
     Product,
@@ -81,7 +81,7 @@ UPDATE = Query(
         price_minor = :price_minor, currency = :currency, metadata = :metadata, updated_at = :now
     where merchant_id = :merchant_id and id = :id
     returning *, {_UNRATED}
-    """,  # noqa: S608 - a part that is a constant of ours
+    """,  # noqa: S608 - built from constants
 )
 ARCHIVE = Command(
     """

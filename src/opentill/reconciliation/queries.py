@@ -62,7 +62,7 @@ BETWEEN = Query(
     select * from ({_ITEMS}) as item
     where at between :since and :until
         and (kind, status) in (select * from unnest(:kind::text[], :status::text[]))
-    """,  # noqa: S608 - a constant of ours
+    """,  # noqa: S608 - built from constants
 )
 # The items to which the references of a report may belong.
 NAMED = Query(
@@ -70,7 +70,7 @@ NAMED = Query(
     f"""
     select * from ({_ITEMS}) as item
     where id = any(:names) or provider_ref = any(:names) or payment = any(:names)
-    """,  # noqa: S608 - a constant of ours
+    """,  # noqa: S608 - built from constants
 )
 HAS_PAYMENTS = Value(
     bool, "select exists (select 1 from payment_attempts where gateway = :gateway)"
@@ -85,7 +85,7 @@ _FILE: Final = (
 )
 FILE_BY_DIGEST = Query(
     StoredFile,
-    f"select {_FILE} from reconciliation_files where source = :source and sha256 = :sha256",  # noqa: S608 - a constant of ours
+    f"select {_FILE} from reconciliation_files where source = :source and sha256 = :sha256",  # noqa: S608 - built from constants
 )
 FILES = Query(
     StoredFile,

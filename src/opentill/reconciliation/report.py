@@ -181,6 +181,17 @@ class Stage:
         ).fetchone()
         return Period(since=since, until=until)
 
+    def end_of_moment(self, until: int) -> int:
+        """Return the end of the last row's second or day, of the rows until a time.
+
+        Returns ``until`` if the report's times are exact, or if it is later.
+        """
+        (end,) = self._sql.execute(
+            "select max(max(complete_since - 1, complete_until)) from rows where settled_at <= ?",
+            (until,),
+        ).fetchone()
+        return until if end is None else max(until, int(end))
+
     def takes_at_once(self) -> bool:
         """Whether the provider takes disputed money when a dispute opens."""
         return bool(self._sql.execute("select max(at_once) from rows").fetchone()[0])

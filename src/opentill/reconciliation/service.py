@@ -303,6 +303,7 @@ async def _compare_remaining_rows(
     """Look up rows without an item: unknown here, not settled here, or settled at another time."""
     line = 0
     at_once = stage.takes_at_once()
+    end = stage.end_of_moment(times[1])
     while batch := stage.untaken(*times, line):
         await findings.record(db)
         line = batch[-1].line
@@ -323,7 +324,7 @@ async def _compare_remaining_rows(
                         findings.add("missing in ledger", each, None, number)
             else:
                 _compare_match(stage, match, findings)
-                if match.at > times[1]:
+                if match.at > end:
                     findings.note_early(match)
 
 

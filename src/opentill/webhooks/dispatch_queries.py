@@ -183,5 +183,5 @@ OLDEST = Value(
     join webhook_endpoints e on e.merchant_id = w.merchant_id and e.id = w.endpoint_id
     join endpoint_leases l on l.merchant_id = w.merchant_id and l.endpoint_id = w.endpoint_id
     where w.try_at <= :now and e.status = 'ENABLED' and l.failing_since is null
-    """,  # noqa: S608 - a constant of ours
+    """,  # noqa: S608 - built from constants
 )

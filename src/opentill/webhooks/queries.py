@@ -187,7 +187,7 @@ ACTIVITY = Query(
         ) newest
     ) d
     where w.merchant_id = :merchant_id and w.status <> 'DELETED' and d.last_at is not null
-    """,  # noqa: S608 - a constant of ours
+    """,  # noqa: S608 - built from constants
 )
 COUNT_DELIVERIES = Value(int, f"select count(*) {_LISTED}")
 # The newest `:kept` attempts of each delivery, oldest first.
@@ -217,7 +217,7 @@ DELIVERIES_BEFORE = Query(
     ) d
     where (:state::text is null or {_STATE} = :state) and created_at between :since and :until
     order by event_id desc limit :limit
-    """,  # noqa: S608 - a constant of ours
+    """,  # noqa: S608 - built from constants
 )
 DELIVERIES_SCANNED_TO = Value(
     str,

@@ -6,7 +6,7 @@ arrives; this adapter never reports a payment by itself (decision 0160).
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -17,14 +17,13 @@ from opentill.gateways.evm.addresses import with_checksum
 from opentill.gateways.evm.chain import Chain
 from opentill.gateways.evm.extended_keys import ExtendedKey
 from opentill.gateways.model import (
-    BadCallback,
-    GatewayEvent,
     Method,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
     RefundRequest,
 )
+from opentill.gateways.no_callbacks import RefusesCallbacks
 
 CURRENCY: Final = "USD"
 # After this time, an attempt whose address is empty is declined, and queried no more.
@@ -48,7 +47,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return f"Options(chain_id={self.chain_id!r}, tokens={self.tokens!r})"
 
 
-class EvmGateway:
+class EvmGateway(RefusesCallbacks):
     """The ``Gateway`` of an EVM chain; implements ``TakesDeposits``, ``Expires`` and ``Checks``."""
 
     name = "evm"
@@ -138,14 +137,6 @@ class EvmGateway:
         """Return PENDING: staff send the refund and record its transaction."""
         del refund_id, payment_ref
         return RefundOutcome(status="PENDING")
-
-    def read_callback(
-        self, headers: Mapping[str, str], body: bytes, now: int
-    ) -> tuple[GatewayEvent, ...]:
-        """Raise BadCallback: a chain sends no callbacks."""
-        del headers, body, now
-        msg = "an EVM chain sends no callbacks"
-        raise BadCallback(msg)
 
     # The chain
 

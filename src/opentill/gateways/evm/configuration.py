@@ -65,7 +65,7 @@ def mode_of(chain_id: str) -> bool | None:
     """Return whether a chain's tokens are real money; None if the chain is unknown."""
     number = chain_id.strip()
     chain = CHAINS.get(int(number)) if _CHAIN_ID.fullmatch(number) else None
-    return None if chain is None else chain.livemode
+    return None if chain is None else not chain.is_test_network
 
 
 def _get(options: Mapping[str, str], name: str) -> str:

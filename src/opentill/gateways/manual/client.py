@@ -10,19 +10,18 @@ from typing import Final
 
 from opentill.core.money import EXPONENTS
 from opentill.gateways.model import (
-    BadCallback,
-    GatewayEvent,
     Method,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
     RefundRequest,
 )
+from opentill.gateways.no_callbacks import RefusesCallbacks
 
 _EVERY: Final = ""  # the key of the instructions for currencies that have none of their own
 
 
-class ManualGateway:
+class ManualGateway(RefusesCallbacks):
     """The ``Gateway`` of the operator's own bank account."""
 
     name = "manual"
@@ -60,14 +59,6 @@ class ManualGateway:
         """Return PENDING: the operator records the result."""
         del refund_id, payment_ref
         return RefundOutcome(status="PENDING")
-
-    def read_callback(
-        self, headers: Mapping[str, str], body: bytes, now: int
-    ) -> tuple[GatewayEvent, ...]:
-        """Raise BadCallback: there are no callbacks."""
-        del headers, body, now
-        msg = "the manual gateway has no callbacks"
-        raise BadCallback(msg)
 
     async def close(self) -> None:
         """Do nothing: no connection is open."""
