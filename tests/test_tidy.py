@@ -171,6 +171,7 @@ CLOCKS: Final = {
     "health.py": "real time: the age of the last check of the books",
     "integrity/rules.py": "real time: the age of events, by the time in their ids",
     "integrity/scheduler.py": "real time: the pause between two checks",
+    "reconciliation/fetching.py": "real time: the clock of the sandbox bank",
     "people/second_factor.py": "real time: the codes of an authenticator",
     "worker.py": "the duration of a job",
     "webhooks/catchup.py": "real time: numbers above those of a restored backup",

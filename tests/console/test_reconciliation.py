@@ -1,11 +1,13 @@
 """Differences between a settlement report and the books, in the console."""
 
 import io
+from typing import BinaryIO
 
 import pytest
 
 from console.console_pages import visible_text
 from opentill import reconciliation
+from opentill.core.errors import ConfigurationError
 from opentill.orders import Order
 from opentill.reconciliation import OpenDifference, Report
 from support import world
@@ -42,6 +44,44 @@ def _create_difference(server: ApiServer, row: str) -> OpenDifference:
     reference = row.split(",")[1]
     (difference,) = (each for each in _compare(server, row) if each.reference == reference)
     return difference
+
+
+def test_staff_fetch_the_report_of_a_day(
+    api_server: ApiServer, finance: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[tuple[int | None, int | None]] = []
+    sandbox = api_server.app.gateways["sandbox"]
+
+    async def write(target: BinaryIO, since: int | None, until: int | None) -> None:
+        fetched.append((since, until))
+        target.write(b"kind,reference,amount,currency,settled_at\n")
+        target.write(b"payment,att_of_a_day,5.00,USD,2025-01-02T03:04:05Z\n")
+
+    async def fail(target: BinaryIO, since: int | None, until: int | None) -> None:
+        target.write(b"kind,reference,amount,currency,settled_at\n")
+        message = f"the bank has no report from {since} to {until}"
+        raise ConfigurationError(message)
+
+    form = {"account": "sandbox", "day": "2025-01-02"}
+    monkeypatch.setattr(sandbox, "settlement_report", fail)
+    refusal = finance.post(f"{PLACE}/fetch", form)
+    assert refusal.status_code == 400
+    assert "nothing was compared: the bank has no report" in visible_text(refusal.text)
+    monkeypatch.setattr(sandbox, "settlement_report", write)
+    response = finance.post(f"{PLACE}/fetch", form)
+    assert response.status_code == 303, visible_text(response.text)
+    start = 1_735_776_000_000
+    assert fetched == [(start, start + 86_400_000 - 1)]
+    page = finance.get(response.headers["location"])
+    assert "1 row compared, 1 difference" in visible_text(page.text)
+    assert "att_of_a_day" in page.text
+    for change, field in (
+        ({"day": "soon"}, "day"), ({"day": "2999-01-01"}, "day"), ({"account": "x"}, "account"),
+    ):  # fmt: skip
+        refusal = finance.post(f"{PLACE}/fetch", form | change)
+        assert (refusal.status_code, f'id="{field}-error"' in refusal.text) == (400, True), change
+    support = create_person(api_server, None, staff_role="support")
+    assert support.post(f"{PLACE}/fetch", form).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -82,7 +122,7 @@ def test_the_form_of_a_report_names_the_formats_of_each_provider(finance: Visito
         "Stripe Balance transactions, or an itemized report",
         "Alipay The bill of trades (业务明细)",
         "WeChat Pay The trade bill (交易账单)",
-        "PayPal The command “opentill reconcile paypal” fetches it",
+        "PayPal Fetch the report of a day",
         "All others CSV with the columns of the example",
     ):
         assert text in page

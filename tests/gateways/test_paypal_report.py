@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import io
+import itertools
 import time
 from collections.abc import AsyncIterator
 from typing import Any, Final
@@ -86,13 +87,26 @@ MOVEMENTS: Final = (
     ("T0006", "S", "-10.00", None),
     ("T0006", "S", "0.00", None),
     ("T1106", "S", "-10.00", f"chargeback,{ATTEMPT},10.00"),
+    ("T1106", "S", "10.00", f"recovery,{ATTEMPT},10.00"),
     ("T1107", "S", "-10.00", "refund,1AB,10.00"),
     ("T1107", "S", "10.00", "refund_failure,1AB,10.00"),
     ("T1110", "S", "-10.00", None),
     ("T1111", "S", "10.00", None),
     ("T1201", "S", "-10.00", f"chargeback,{ATTEMPT},10.00"),
     ("T1202", "S", "10.00", f"recovery,{ATTEMPT},10.00"),
+    ("T1205", "S", "10.00", f"recovery,{ATTEMPT},10.00"),
+    ("T1207", "S", "-10.00", f"chargeback,{ATTEMPT},10.00"),
+    ("T1208", "S", "-10.00", f"chargeback,{ATTEMPT},10.00"),
+    ("T1208", "S", "10.00", f"recovery,{ATTEMPT},10.00"),
     ("T0400", "S", "-10.00", None),
+    ("T0114", "S", "-10.00", None),
+    ("T1100", "S", "-10.00", f"payment_failure,{ATTEMPT},10.00"),
+    ("T1114", "S", "10.00", None),
+    ("T1118", "S", "-10.00", f"payment_failure,{ATTEMPT},10.00"),
+    ("T1203", "S", "10.00", None),
+    ("T2105", "S", "-10.00", None),
+    ("T9701", "S", "10.00", None),
+    ("T9800", "S", "10.00", None),
     ("T9900", "S", "-10.00", f"payment_failure,{ATTEMPT},10.00"),
 )
 
@@ -152,6 +166,30 @@ async def test_reports_that_cannot_be_fetched_say_why(
     )
     with pytest.raises(ConfigurationError, match="cannot be read"):
         report.lines(page)
+
+
+async def test_a_range_with_too_many_movements_is_halved(
+    gateway: PayPalGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[tuple[int, int, int]] = []
+    start = 1_795_800_000_000
+    movements = [start + offset * 1000 for offset in (0, 1, 2, 3, 40, 86_398, 86_399)]
+
+    async def find(since: int, until: int, number: int) -> report.Page | None:
+        times = [at for at in movements if since <= at <= until]
+        if len(times) > 2:
+            return None if until - since > DAY_MS / 4 else report.Page(total_pages=51)
+        fetched.append((since, until, number))
+        details = [report.Detail(_info(transaction_id=f"AT{at}", invoice_id="")) for at in times]
+        return report.Page(transaction_details=details, total_pages=1)
+
+    monkeypatch.setattr(gateway, "_find_movements", find)
+    rows = await fetch(gateway, start, start + DAY_MS - 1)
+    assert [row.reference for row in rows] == [f"AT{at}" for at in movements]
+    ranges = [(since, until) for since, until, _ in fetched]
+    assert ranges[0][0] == start
+    assert ranges[-1][1] == start + DAY_MS - 1000
+    assert all(following[0] - before[1] == 1000 for before, following in itertools.pairwise(ranges))
 
 
 def test_a_range_is_cut_into_days() -> None:

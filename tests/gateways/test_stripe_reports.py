@@ -6,6 +6,7 @@ import time
 from typing import Any, Final
 
 from gateways.test_stripe_orders import Deployment, api_server, pay_order, wait_for
+from support.stripe_server import StripeServer
 
 __all__ = ["api_server"]
 # "Balance change from activity", itemised.
@@ -17,16 +18,33 @@ HEADER: Final = (
 FULL: Final = 999  # the price in cents
 
 
-class BalanceReport:
-    """The rows of a report as Stripe writes them, with a fee beside each payment."""
+HOURS_AGO: Final = 2  # when the movements happened at Stripe, which lists them an hour later
 
-    def __init__(self) -> None:
+
+class BalanceReport:
+    """The rows of a report as Stripe writes them, with a fee beside each payment.
+
+    The bank's balance has the same movements, two hours ago.
+    """
+
+    def __init__(self, bank: StripeServer) -> None:
         """Begin without rows."""
+        self.bank = bank
         self.rows: list[dict[str, Any]] = []
 
     def add(self, category: str, source_id: str, minor: int, intent: str = "") -> None:
         """Add a movement of so many cents."""
         amount = f"{minor / 100:.2f}"
+        source = (
+            {"id": source_id, "object": category.removesuffix("_reversal")} if source_id else None
+        )
+        if category == "charge":
+            source = self.bank.charge(intent)
+        elif category.startswith("refund"):
+            source = self.bank.refunds[source_id]
+        self.bank.balance.add(
+            category, minor, "usd", source, created=int(time.time()) - HOURS_AGO * 3600
+        )
         self.rows.append(
             {
                 "balance_transaction_id": f"txn_{len(self.rows)}",
@@ -57,7 +75,7 @@ class BalanceReport:
 async def test_the_balance_report_has_all_that_happened_in_stripes_dashboard(
     api_server: Deployment,
 ) -> None:
-    report = BalanceReport()
+    report = BalanceReport(api_server.bank)
     intent = await reverse_refund(api_server, report)
     await refund_in_dashboard(api_server, report)
     await dispute(api_server, report, "won")
@@ -79,19 +97,35 @@ async def test_the_balance_report_has_all_that_happened_in_stripes_dashboard(
     await compare(api_server, report.text(), *days)
     assert await api_server.command("reconcile", "inbox") == []
 
+    # Fetched from Stripe, it has the same rows. Nothing is stored of one that fails in the middle.
+    files = len(await api_server.command("reconcile", "files"))
+    api_server.bank.inject_faults("balance", "", *["500"] * 4)
+    fetching = ("reconcile", "stripe", "--from", day(-1))
+    failed = await run(api_server, *fetching)
+    assert failed.returncode not in (0, 1)
+    assert "Stripe does not list its balance transactions (HTTP 500" in failed.stderr.decode()
+    assert len(await api_server.command("reconcile", "files")) == files
+    fetched = await api_server.command(*fetching)
+    assert (fetched["differences"], fetched["rows"], fetched["matched"]) == ([], 10, 10)
+    assert (await api_server.command("reconcile", "files"))[0]["name"] == "fetched"
+
 
 async def compare(deployment: Deployment, text: str, *options: str) -> Any:
     """Compare a report with the books; return the result."""
     file = deployment.directory / "balance.csv"
     file.write_text(text)
-    words = ["reconcile", "stripe", str(file), *options, "--json"]
-    process = await asyncio.to_thread(
-        deployment._fork_server.run, words, deployment.environ, deployment.directory, b""
-    )
+    process = await run(deployment, "reconcile", "stripe", str(file), *options, "--json")
     assert process.returncode in (0, 1), process.stderr.decode()
     result = json.loads(process.stdout)
     assert process.returncode == (1 if result["differences"] else 0)
     return result
+
+
+async def run(deployment: Deployment, *words: str) -> Any:
+    """Run a command; return its process."""
+    return await asyncio.to_thread(
+        deployment._fork_server.run, list(words), deployment.environ, deployment.directory, b""
+    )
 
 
 def day(number: int) -> str:

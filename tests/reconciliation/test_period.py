@@ -96,6 +96,30 @@ async def test_a_payment_of_the_last_second_is_not_remembered_for_later_reports(
     assert await db.read(find_early) == {later}
 
 
+async def test_a_bill_of_one_kind_lacks_nothing_of_another_kind(db: Db) -> None:
+    async def pay_and_refund(tx: Tx) -> tuple[str, str]:
+        order = await world.create_order(tx)
+        paid = await world.pay_order(tx, order, now=NOW)
+        refund = await world.create_refund(tx, paid)
+        await world.report_refund(tx, refund, "SUCCEEDED")
+        return paid.paid_attempt_id or "", refund.id
+
+    (paid, refunded), other = await db.run(pay_and_refund), await _pay(db, NOW)
+    at = "2025-06-15 23:06:40"
+    payments = _wechat((paid, at))
+    assert _missing(await _compare(db, payments)) == [other]
+    cells = (at, "42", paid, "REFUND", "USD", "9.99", at, "43", refunded, "9.99", "SUCCESS")
+    refunds = (
+        f"{WECHAT},退款申请时间,微信退款单号,商户退款单号,申请退款金额,退款状态\n"
+        + ",".join(f"`{cell}" for cell in cells)
+        + "\n总交易单数,订单总金额\n"
+    )
+    result = await _compare(db, refunds)
+    assert (result.matched, result.differences) == (1, [])
+    with_both = refunds.replace("退款申请时间", "商品名称")
+    assert _missing(await _compare(db, with_both)) == sorted([paid, other])
+
+
 async def test_a_report_of_dates_has_whole_days(db: Db) -> None:
     named = await _pay(db, NOW)
     at_ends = sorted([await _pay(db, MIDNIGHT), await _pay(db, MIDNIGHT + DAY - 1)])

@@ -92,6 +92,17 @@ def test_bills_of_payments_only_and_old_ones_are_read() -> None:
     assert rows_of(bill()) == []
 
 
+def test_a_bill_of_refunds_only_has_the_times_at_which_they_were_accepted() -> None:
+    header = ALL.replace("微信退款单号,", "退款申请时间,退款成功时间,微信退款单号,")
+    accepted = {"退款申请时间": "2026-02-03 18:13:10", "退款成功时间": "2026-02-03 18:13:12"}
+    text = bill(REFUNDED | accepted, header=header)
+    (row,) = rows_of(text)
+    assert (row.kind, row.reference, row.amount_minor) == ("refund", REFUND, 400)
+    assert row.settled_at == 1770113590000
+    with pytest.raises(Invalid, match="line 2: 退款申请时间 must be such as"):
+        rows_of(bill(REFUNDED, header=header))
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -19,6 +19,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from support.ports import free_port
+from support.stripe_balance import StripeBalance
 
 KEY: Final = "sk_test_of_the_test_server"
 SECRET: Final = "whsec_of_the_test_server"
@@ -75,6 +76,7 @@ class StripeServer:
         self.sessions: dict[str, dict[str, Any]] = {}
         self.intents: dict[str, dict[str, Any]] = {}
         self.refunds: dict[str, dict[str, Any]] = {}
+        self.balance = StripeBalance()
         self.calls: list[tuple[str, str, dict[str, str]]] = []
         self.clearing = "usd"
         self.refund_status = "succeeded"
@@ -97,6 +99,7 @@ class StripeServer:
             ("GET", "/v1/payment_intents/{id}", "intent", self._intent),
             ("POST", "/v1/refunds", "refund", self._refund),
             ("GET", "/v1/refunds", "refunds", self._list_refunds),
+            ("GET", "/v1/balance_transactions", "balance", self._list_movements),
         ]
         for verb, path, operation, handler in routes:
             app.router.add_route(verb, path, self._respond_with(operation, handler))
@@ -411,6 +414,11 @@ class StripeServer:
             for resource in items[start:end]
         ]
         return {"object": "list", "data": data, "has_more": end < len(items), "url": "/v1/list"}
+
+    def _list_movements(self, _: web.Request, query: dict[str, Any]) -> dict[str, Any]:
+        assert query["expand"] == {"0": "data.source"}
+        low, high = int(query["created"]["gte"]), int(query["created"]["lte"])
+        return self._page(self.balance.between(low, high), query)
 
     def _expire(self, request: web.Request, _: dict[str, Any]) -> dict[str, Any]:
         session = self.sessions[request.match_info["id"]]

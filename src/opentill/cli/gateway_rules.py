@@ -1,6 +1,6 @@
 """``opentill gateways rules list|add|set|remove|move``: which accounts take which payments."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -9,7 +9,7 @@ from opentill.cli.registration import acting, add
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
-    from opentill.gateways.rules import Ranking, RoutingRule
+    from opentill.gateways.rules import NewRule, Ranking, RoutingRule
     from opentill.merchants import Actor
 
 _COLUMNS: Final = ("position", "id", "payments", "action", "only")
@@ -21,6 +21,60 @@ _ORDERS: Final[dict[str, "Ranking"]] = {
     "success-rate": "SUCCESS_RATE",
 }
 _Rule = Annotated[str, typer.Argument(metavar="RULE", help="The rule's id or its position.")]
+_Methods = Annotated[
+    list[str] | None, typer.Option(help="Such as ALIPAY. May be repeated; '' for all.")
+]
+_Currencies = Annotated[
+    list[str] | None, typer.Option(help="Such as CNY. May be repeated; '' for all.")
+]
+_Amount = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CURRENCY:SMALLEST-LARGEST",
+        help="Amounts in one currency, such as CNY:10.00-500.00, CNY:10.00- or CNY:-500.00; ''"
+        " for all.",
+    ),
+]
+_Merchant = Annotated[str | None, typer.Option(help="Payments of this merchant only; '' for all.")]
+_Device = Annotated[
+    str | None, typer.Option(help="phone or desktop: where the customer pays; '' for both.")
+]
+_Accounts = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="An account's id or label, or a gateway of OPENTILL_GATEWAYS. May be repeated: they"
+        " are tried in this order, and other accounts after them."
+    ),
+]
+_Only = Annotated[
+    bool | None,
+    typer.Option(
+        "--only/--others", help="Whether no account but those of --account takes the payment."
+    ),
+]
+_OrderBy = Annotated[
+    str | None, typer.Option(help="priority, weight, cost or success-rate, for all accounts.")
+]
+_Explore = Annotated[
+    int | None,
+    typer.Option(
+        help="Percent of the payments that try an account with a lower success rate: 2 by default."
+    ),
+]
+
+
+class _Options(NamedTuple):
+    """The conditions and the action of a rule, as options; None: not given."""
+
+    method: list[str] | None
+    currency: list[str] | None
+    amount: str | None
+    merchant: str | None
+    device: str | None
+    account: list[str] | None
+    only: bool | None
+    order_by: str | None
+    explore: int | None
 
 
 def register(app: typer.Typer) -> None:
@@ -47,70 +101,30 @@ def list_() -> output.Result:
 @acting(without_reason=inputs.NO_REASON)
 def add_rule(  # noqa: PLR0913 - options of a command
     *,
-    method: Annotated[
-        list[str] | None, typer.Option(help="Such as ALIPAY. May be repeated; without it, all.")
-    ] = None,
-    currency: Annotated[
-        list[str] | None, typer.Option(help="Such as CNY. May be repeated; without it, all.")
-    ] = None,
-    amount: Annotated[
-        str,
-        typer.Option(
-            metavar="CURRENCY:SMALLEST-LARGEST",
-            help="Amounts in one currency, such as CNY:10.00-500.00, CNY:10.00- or CNY:-500.00.",
-        ),
-    ] = "",
-    merchant: Annotated[str | None, typer.Option(help="Payments of this merchant only.")] = None,
-    device: Annotated[
-        str | None, typer.Option(help="phone or desktop: where the customer pays.")
-    ] = None,
-    account: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="An account's id or label, or a gateway of OPENTILL_GATEWAYS. May be repeated:"
-            " they are tried in this order, and other accounts after them."
-        ),
-    ] = None,
-    only: Annotated[
-        bool, typer.Option("--only", help="No account but those of --account takes the payment.")
-    ] = False,
-    order_by: Annotated[
-        str | None, typer.Option(help="priority, weight, cost or success-rate, for all accounts.")
-    ] = None,
-    explore: Annotated[
-        int | None,
-        typer.Option(
-            help="Percent of the payments that try an account with a lower success rate: 2 by"
-            " default."
-        ),
-    ] = None,
+    method: _Methods = None,
+    currency: _Currencies = None,
+    amount: _Amount = None,
+    merchant: _Merchant = None,
+    device: _Device = None,
+    account: _Accounts = None,
+    only: _Only = None,
+    order_by: _OrderBy = None,
+    explore: _Explore = None,
     position: Annotated[
         int | None, typer.Option(help="Where the rule is inserted; without it, at the end.")
     ] = None,
     actor: "Actor",
 ) -> dict[str, Any]:
     """Add a rule: conditions, and either --account or --order-by."""
-    from opentill.core.errors import Invalid
     from opentill.gateways import accounts, rules
 
     settings = session.settings()
-    if account and order_by:
-        raise Invalid("orderBy", "orderBy must not be used together with account")
-    ranking = _ranking(order_by)
-    conditions = _conditions(method or [], currency or [], amount)
+    options = _Options(method, currency, amount, merchant, device, account, only, order_by, explore)
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         names = await accounts.list_names(tx)
-        ids = [await accounts.find_id(tx, text, settings.gateways) for text in account or []]
-        new = rules.NewRule(
-            **conditions,
-            merchant_id=merchant or None,
-            device=device,
-            ranking=ranking,
-            accounts=tuple(ids),
-            exploration_percent=rules.default_exploration(ranking, explore),
-            is_only=only,
-        )
+        empty = rules.NewRule(ranking="ACCOUNTS")
+        new = await _with_options(tx, empty, options, settings.gateways)
         existing = (*settings.gateways, *names)
         rule = await rules.add(tx, new, position, existing, now, actor=actor)
         return _record(rule, names)
@@ -122,74 +136,62 @@ def add_rule(  # noqa: PLR0913 - options of a command
 def set_rule(  # noqa: PLR0913 - options of a command
     rule: _Rule,
     *,
-    method: Annotated[
-        list[str] | None, typer.Option(help="Such as ALIPAY. May be repeated; '' for all.")
-    ] = None,
-    currency: Annotated[
-        list[str] | None, typer.Option(help="Such as CNY. May be repeated; '' for all.")
-    ] = None,
-    amount: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CURRENCY:SMALLEST-LARGEST",
-            help="Amounts in one currency, such as CNY:10.00-500.00; '' for all.",
-        ),
-    ] = None,
-    merchant: Annotated[
-        str | None, typer.Option(help="Payments of this merchant only; '' for all.")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="phone or desktop; '' for both.")] = None,
-    account: Annotated[
-        list[str] | None,
-        typer.Option(help="An account's id or label. May be repeated, in their order."),
-    ] = None,
-    only: Annotated[
-        bool | None,
-        typer.Option("--only/--others", help="Whether no other account takes the payment."),
-    ] = None,
-    order_by: Annotated[
-        str | None, typer.Option(help="priority, weight, cost or success-rate, for all accounts.")
-    ] = None,
-    explore: Annotated[
-        int | None, typer.Option(help="Percent of the payments that try another account.")
-    ] = None,
+    method: _Methods = None,
+    currency: _Currencies = None,
+    amount: _Amount = None,
+    merchant: _Merchant = None,
+    device: _Device = None,
+    account: _Accounts = None,
+    only: _Only = None,
+    order_by: _OrderBy = None,
+    explore: _Explore = None,
     actor: "Actor",
 ) -> dict[str, Any]:
     """Change a rule. What is left out stays as it is; the rule keeps its position."""
+    from opentill.gateways import accounts, rules
+
+    settings = session.settings()
+    options = _Options(method, currency, amount, merchant, device, account, only, order_by, explore)
+
+    async def work(tx: "Tx", now: int) -> dict[str, Any]:
+        stored = await _find(tx, rule)
+        names = await accounts.list_names(tx)
+        new = await _with_options(tx, stored, options, settings.gateways)
+        existing = (*settings.gateways, *names)
+        return _record(await rules.change(tx, stored.id, new, existing, now, actor=actor), names)
+
+    return session.transact(work, settings)
+
+
+async def _with_options(
+    tx: "Tx", rule: "NewRule | RoutingRule", options: _Options, environment: tuple[str, ...]
+) -> "NewRule":
+    """Return a rule as the options change it. Raises Invalid, which names the option."""
     import msgspec
 
     from opentill.core.errors import Invalid
     from opentill.gateways import accounts, rules
 
-    settings = session.settings()
-    if account and order_by:
+    if options.account and options.order_by:
         raise Invalid("orderBy", "orderBy must not be used together with account")
-
-    async def work(tx: "Tx", now: int) -> dict[str, Any]:
-        stored = await _find(tx, rule)
-        names = await accounts.list_names(tx)
-        changes = _changed_conditions(stored, method, currency, amount)
-        if merchant is not None:
-            changes["merchant_id"] = merchant or None
-        if device is not None:
-            changes["device"] = device or None
-        if order_by is not None:
-            changes |= {"ranking": _ranking(order_by), "accounts": (), "is_only": False}
-        if account:
-            ids = [await accounts.find_id(tx, text, settings.gateways) for text in account]
-            changes |= {"ranking": "ACCOUNTS", "accounts": tuple(ids)}
-        if only is not None:
-            changes["is_only"] = only
-        ranking = changes.get("ranking", stored.ranking)
-        stored_percent = stored.exploration_percent if ranking == stored.ranking else None
-        percent = stored_percent if explore is None else explore
-        changes["exploration_percent"] = rules.default_exploration(ranking, percent)
-        fields = {name: getattr(stored, name) for name in rules.NewRule.__struct_fields__}
-        new = msgspec.convert(fields | changes, rules.NewRule)
-        existing = (*settings.gateways, *names)
-        return _record(await rules.change(tx, stored.id, new, existing, now, actor=actor), names)
-
-    return session.transact(work, settings)
+    changes = _changed_conditions(rule, options.method, options.currency, options.amount)
+    if options.merchant is not None:
+        changes["merchant_id"] = options.merchant or None
+    if options.device is not None:
+        changes["device"] = options.device or None
+    if options.order_by is not None:
+        changes |= {"ranking": _ranking(options.order_by), "accounts": (), "is_only": False}
+    if options.account:
+        ids = [await accounts.find_id(tx, text, environment) for text in options.account]
+        changes |= {"ranking": "ACCOUNTS", "accounts": tuple(ids)}
+    if options.only is not None:
+        changes["is_only"] = options.only
+    ranking = changes.get("ranking", rule.ranking)
+    before = rule.exploration_percent if ranking == rule.ranking else None
+    percent = before if options.explore is None else options.explore
+    changes["exploration_percent"] = rules.default_exploration(ranking, percent)
+    fields = {name: getattr(rule, name) for name in rules.NewRule.__struct_fields__}
+    return msgspec.convert(fields | changes, rules.NewRule)
 
 
 @acting(without_reason=inputs.NO_REASON)
@@ -221,11 +223,9 @@ def move(
     return session.transact(work)
 
 
-def _ranking(order_by: str | None) -> "Ranking":
+def _ranking(order_by: str) -> "Ranking":
     from opentill.core.errors import Invalid
 
-    if order_by is None:
-        return "ACCOUNTS"
     if order_by not in _ORDERS:
         raise Invalid("orderBy", f"orderBy must be one of {', '.join(_ORDERS)}")
     return _ORDERS[order_by]
@@ -253,7 +253,7 @@ def _conditions(methods: list[str], currencies: list[str], amount: str) -> dict[
 
 
 def _changed_conditions(
-    rule: "RoutingRule",
+    rule: "NewRule | RoutingRule",
     methods: list[str] | None,
     currencies: list[str] | None,
     amount: str | None,
@@ -274,7 +274,7 @@ def _changed_conditions(
         changes |= {name: conditions.get(name) for name in ("smallest_minor", "largest_minor")}
     has_amounts = rule.smallest_minor is not None or rule.largest_minor is not None
     new_codes = list(changes.get("currencies", rule.currencies))
-    if amount is None and has_amounts and new_codes != rule.currencies:
+    if amount is None and has_amounts and new_codes != list(rule.currencies):
         raise Invalid("amount", "amount must be given with another currency, or '' for all")
     return changes
 

@@ -1,6 +1,5 @@
 """``opentill reconcile``: gateways' settlement reports against the ledger, and the inbox."""
 
-import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
@@ -53,7 +52,8 @@ def compare(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="A settlement report; without it, PayPal's or the sandbox bank's is fetched."
+            help="A settlement report; without it, Stripe's, PayPal's or the sandbox bank's"
+            " is fetched."
         ),
     ] = None,
     *,
@@ -67,9 +67,10 @@ def compare(
     The report is CSV with the columns kind (payment, refund, refund_failure, chargeback, recovery,
     payment_failure), reference (our attempt or refund id or the gateway's own), amount, currency
     and settled_at; or as Stripe (balance transactions, itemised reports), Alipay (trades) or WeChat
-    Pay (trade bill) exports it. PayPal's is fetched, from --from until three hours ago. Without
-    --from and --to, a file is compared for the days of which it consists, or between its first and
-    last time. No money moves: differences go to the inbox, each once.
+    Pay (trade bill) exports it. Without a file, Stripe's is fetched from --from until an hour ago,
+    PayPal's until three hours ago. Without --from and --to, a file is compared for the days of
+    which it consists, or between its first and last time. No money moves: differences go to the
+    inbox, each once.
     """
     start, end = inputs.period(since, until)
 
@@ -126,28 +127,11 @@ async def _compare_fetched_report(
     ``start`` and ``end`` are inclusive Unix ms; None is an open end.
     """
     from opentill import reconciliation
-    from opentill.core.errors import Invalid
-    from opentill.db.clock import now_ms
 
     now = await session.now(db)
-    if gateway == "sandbox" and (start, end) != (None, None) and now - now_ms() > 1000:  # noqa: PLR2004 - a second
-        reason = "from and to must be left out while business time is ahead of the bank's"
-        raise Invalid("from", reason)
     adapter = await _find_reporting_adapter(db, settings, gateway)
-    latest = now - adapter.report_delay_ms
-    until = latest if end is None else min(end, latest)
     try:
-        with tempfile.TemporaryFile() as report_file:
-            await adapter.settlement_report(report_file, start, until)
-            report = reconciliation.Report(
-                gateway=gateway,
-                file=report_file,
-                name="fetched",
-                since=start,
-                until=until,
-                whole=True,
-            )
-            return await reconciliation.reconcile_file(db, report, actor, now)
+        return await reconciliation.reconcile_fetched(db, adapter, gateway, start, end, actor, now)
     finally:
         await adapter.close()
 
@@ -175,7 +159,9 @@ async def _find_reporting_adapter(db: "Db", settings: "Settings", gateway: str) 
     if isinstance(adapter, Reports):
         return adapter
     await adapter.close()
-    reason = "file must be given: only reports of PayPal and the sandbox bank can be fetched"
+    reason = (
+        "file must be given: only reports of Stripe, PayPal and the sandbox bank can be fetched"
+    )
     raise Invalid("file", reason)
 
 

@@ -11,6 +11,7 @@ from opentill.adjustments import KINDS, AdjustmentRequest, Kind
 from opentill.console.difference_subject import Subject, find_subject
 from opentill.console.difference_texts import amount_text, what_differs
 from opentill.console.labels import DIFFERENCE_ERROR, GIVE_A_REASON
+from opentill.console.report_fetching import FetchRefused, fetch, reporting_accounts
 from opentill.console.report_uploads import ReportRefused, read_report
 from opentill.console.zone import ZONE
 from opentill.core import amounts
@@ -22,7 +23,7 @@ from opentill.portal import lists, render
 from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
-from opentill.reconciliation import Report, ReportWithoutPeriod
+from opentill.reconciliation import Report, ReportWithoutPeriod, Result
 from opentill.web.translations import N_, NC_
 
 _MOST_ROWS: Final = 200  # a list shows at most this many differences or bookings
@@ -44,7 +45,10 @@ _REPORT_EXAMPLE: Final = (
     "refund,re_01m8epskcxe6ksj8fqzn6pz0k1,4.00,USD,2026-11-26T11:30:00Z\n"
 )
 _REPORT_FORMATS: Final = (
-    (NC_("gateway", "Stripe"), N_("Balance transactions, or an itemized report, as CSV")),
+    (
+        NC_("gateway", "Stripe"),
+        N_("Balance transactions, or an itemized report, as CSV; or fetch the report of a day"),
+    ),
     (
         N_("Alipay"),
         N_("The bill of trades (业务明细), as CSV or as the archive that has it"),
@@ -52,7 +56,7 @@ _REPORT_FORMATS: Final = (
     (N_("WeChat Pay"), N_("The trade bill (交易账单), as CSV")),
     (
         NC_("gateway", "PayPal"),
-        N_("The command “opentill reconcile paypal” fetches it; no file has to be uploaded"),
+        N_("Fetch the report of a day; no file has to be uploaded"),
     ),
     (N_("All others"), N_("CSV with the columns of the example")),
 )
@@ -71,6 +75,7 @@ async def _list_page(
     status: int = 200,
     errors: dict[str, str] | None = None,
     gateway: str = "",
+    day: str = "",
 ) -> Response:
     state = lists.choice(request, "which", ("open", "resolved")) or "open"
     source = lists.text(request, "source", 32)
@@ -93,6 +98,8 @@ async def _list_page(
         ],
         gateways=tuple(request.app.gateways),
         chosen_gateway=gateway,
+        reporting_accounts=reporting_accounts(request),
+        day=day,
         differences=differences,
         open_count=open_count,
         most=_MOST_ROWS,
@@ -125,6 +132,21 @@ async def compare_report(request: PageRequest) -> Response:
     except Invalid:
         error = N_("This is not a report with the required columns. Nothing was recorded.")
         return await _list_page(request, 400, {"file": error}, gateway)
+    return _show_result(request, result)
+
+
+async def compare_fetched_report(request: PageRequest) -> Response:
+    """Fetch a provider's report of a day and compare it with the ledger."""
+    form = await request.form()
+    account, day = form["account"], form["day"].strip()
+    try:
+        result = await fetch(request, account, day)
+    except FetchRefused as refusal:
+        return await _list_page(request, 400, {refusal.field: refusal.error}, account, day)
+    return _show_result(request, result)
+
+
+def _show_result(request: PageRequest, result: Result) -> Response:
     return render.see_other(
         request,
         f"{PLACE}?rows={result.rows}&matched={result.matched}&found={result.difference_count}",
@@ -249,6 +271,13 @@ pages: Final = (
         compare_report,
         files=_MOST_BYTES,
         fields=("gateway",),
+    ),
+    Page(
+        "POST",
+        f"{PLACE}/fetch",
+        "balance.adjust",
+        compare_fetched_report,
+        fields=("account", "day"),
     ),
     Page("GET", f"{PLACE}/{{difference:id}}", "balance.read", show_difference),
     Page(

@@ -4,6 +4,7 @@ from opentill.reconciliation.bank import SOURCE as BANK
 from opentill.reconciliation.bank import apply as apply_bank_report
 from opentill.reconciliation.bank import payout_id_of, run_id_of
 from opentill.reconciliation.bank_lines import COLUMNS as BANK_COLUMNS
+from opentill.reconciliation.fetching import reconcile_fetched
 from opentill.reconciliation.inbox import (
     count_open,
     list_bookings,
@@ -49,6 +50,7 @@ __all__ = [
     "list_of_reference",
     "payout_id_of",
     "reconcile",
+    "reconcile_fetched",
     "reconcile_file",
     "reject_adjustment",
     "resolve",

@@ -81,6 +81,7 @@ class Period(msgspec.Struct, kw_only=True):
 
     since: int | None = None
     until: int | None = None
+    kinds: frozenset[Kind] | None = None  # the kinds of movements that it has; None: all
 
 
 def bounds_of_moment(time_ms: int, unit_ms: int) -> tuple[int, int]:

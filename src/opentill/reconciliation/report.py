@@ -41,18 +41,20 @@ def _refuse(line: int, column: str) -> Invalid:
 def read(lines: Iterable[str], period: Period | None = None) -> Iterator[Row]:
     """Yield the rows of a report. Raises Invalid that names the line and what is accepted.
 
-    Stores in ``period`` the time that the report says it covers, if it says so.
+    Stores in ``period`` the time that the report says it covers, if it says so, and the kinds of
+    its movements.
     Reports that Stripe and WeChat Pay export are recognized by their columns, Alipay's by their
     first line.
     """
-    rest = iter(lines)
+    period, rest = period or Period(), iter(lines)
     reader = csv.reader(rest, strict=True)
     try:
         header = [name.strip().lower() for name in next(reader, None) or []]
         if alipay.is_bill(header):
-            yield from alipay.read(reader, period or Period())
+            yield from alipay.read(reader, period)
             return
         if wechat_pay.is_bill(header):
+            period.kinds = wechat_pay.kinds_of(header)
             yield from wechat_pay.read(rest, header)
             return
         parse_row = stripe.find_parser(header)

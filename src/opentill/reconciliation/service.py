@@ -173,7 +173,8 @@ async def reconcile(
         findings = _Findings(recording)
         await findings.begin(db)
         async with db.snapshot() as tx:
-            await _compare_items(db, tx, gateway, stage, times, _range(complete), findings)
+            complete.kinds = stated.kinds
+            await _compare_items(db, tx, gateway, stage, times, complete, findings)
             await _compare_remaining_rows(db, tx, gateway, stage, times, findings)
         await findings.record(db, at_least=1)
         return Result(
@@ -251,7 +252,7 @@ async def _compare_items(
     gateway: str,
     stage: Stage,
     times: tuple[int, int],
-    complete: tuple[int, int],
+    complete: Period,
     findings: _Findings,
 ) -> None:
     """Look up our items between ``times`` in the report, which has all of those in ``complete``."""
@@ -264,6 +265,7 @@ async def _compare_items(
             for status in statuses
         ]
     since, until = times
+    complete_since, complete_until = _range(complete)
     items = queries.BETWEEN.each(
         tx,
         gateway=gateway,
@@ -279,7 +281,9 @@ async def _compare_items(
         if rows := stage.take(item.kind, item.references):
             findings.items += 1
             findings.compare(item, rows)
-        elif complete[0] <= item.at <= complete[1]:
+        elif complete_since <= item.at <= complete_until and (
+            complete.kinds is None or item.kind in complete.kinds
+        ):
             missing.append(item)
             if len(missing) >= _BATCH:
                 await _add_missing(db, gateway, missing, findings)

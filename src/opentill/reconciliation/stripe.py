@@ -104,6 +104,7 @@ _DISPUTE: Final = ("dp_", "du_", "pdp_")
 _REFUND: Final = ("re_", "pyr_")
 # Columns that may contain the attempt's id, which we send to Stripe as metadata.
 _ATTEMPT: Final = ("payment_metadata[attempt_id]", "attempt_id (metadata)")
+_OUR_REFUND: Final = "refund_metadata[refund_id]"
 _INTENT: Final = "payment_intent_id"
 _CHARGE: Final = ("ch_", "py_")  # Stripe's ids of charges, which our books do not have
 
@@ -188,6 +189,9 @@ def _row(line: int, cells: Cells, kind: Kind, source: str, amount: tuple[str, st
         if reference.startswith(_CHARGE) and not cells.keys() & {*_ATTEMPT, _INTENT}:
             reason = f"the report must have the column {_ATTEMPT[1]} or {_INTENT}"
             raise Invalid("file", f"line {line}: {reason}: export it with all columns")
+    elif kind in ("refund", "refund_failure"):
+        # Our books know the refund of a second payment by our id only.
+        reference = cells.get(_OUR_REFUND, "") or source
     elif kind in ("chargeback", "recovery"):
         reference = cells.get("dispute_id", "") or source
     # A row without a source has moved money too: put it into the inbox under Stripe's own id.

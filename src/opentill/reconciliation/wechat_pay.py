@@ -3,7 +3,9 @@
 Source: pay.weixin.qq.com, "交易账单详细说明" (format-trade). The file has a header, a line for each
 payment and each accepted refund, another header and a line of totals. A backtick begins each value,
 so that values may contain commas. Times are those of China, amounts are in yuan, and a bill has
-whole days of China. The bills of types ALL, SUCCESS and REFUND differ in their columns.
+whole days of China. The bills of types ALL, SUCCESS and REFUND differ in their columns: SUCCESS has
+payments only, and REFUND refunds only, of the day on which they were accepted; its 交易时间 is
+that of the payment.
 """
 
 import re
@@ -24,6 +26,7 @@ _TIME, _PAYMENT, _STATE, _CURRENCY = "交易时间", "商户订单号", "交易�
 _NEEDED: Final = {_TIME, "微信订单号", _PAYMENT, _STATE, _CURRENCY}
 _TOTALS: Final = "总交易单数"  # begins the second header
 _REFUND, _THEIR_REFUND, _REFUND_STATE = "商户退款单号", "微信退款单号", "退款状态"
+_ACCEPTED: Final = "退款申请时间"  # only bills of type REFUND have it
 # The amount that the customer was charged, or got back: newer bills first.
 _PAID: Final[tuple[str, ...]] = ("订单金额", "应结订单金额", "总金额")
 _REFUNDED: Final = ("申请退款金额", "退款金额")
@@ -40,6 +43,15 @@ _KINDS: Final[dict[str, Kind]] = {
 def is_bill(header: list[str]) -> bool:
     """Whether a report with these columns is a trade bill."""
     return set(header) >= _NEEDED
+
+
+def kinds_of(header: list[str]) -> frozenset[Kind] | None:
+    """Return the kinds of movements that a bill with these columns has; None for all."""
+    if _ACCEPTED in header:
+        return frozenset(["refund"])
+    if _THEIR_REFUND not in header:
+        return frozenset(["payment", "payment_failure"])
+    return None
 
 
 def read(lines: Iterator[str], header: list[str]) -> Iterator[Row]:
@@ -73,7 +85,7 @@ def _parse_row(line: int, cells: Cells) -> Row | None:
         reference = f"{state} {reference}"
     if not reference or "\x00" in reference:
         raise Invalid("file", f"line {line}: must have a number of the payment or refund")
-    settled_at = _parse_time(line, cells[_TIME])
+    settled_at = _parse_time(line, *_time_cell(cells, kind))
     complete_since, complete_until = bounds_of_day(settled_at, _CHINA)
     return Row(
         line=line,
@@ -99,13 +111,19 @@ def _parse_amount(line: int, cells: Cells, columns: tuple[str, ...]) -> int:
     return int(exact)
 
 
-def _parse_time(line: int, text: str) -> int:
+def _time_cell(cells: Cells, kind: Kind) -> tuple[str, str]:
+    """Return the name and the text of the cell with the time of a movement."""
+    name = _ACCEPTED if kind == "refund" and _ACCEPTED in cells else _TIME
+    return name, cells[name]
+
+
+def _parse_time(line: int, name: str, text: str) -> int:
     try:
         moment = datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=_CHINA)
         time_ms = round(moment.timestamp() * 1000)
     except (ValueError, OverflowError):
         time_ms = 0
     if not times.is_credible(time_ms):
-        reason = "交易时间 must be such as 2026-01-31 10:00:00, of 2000 to 2099"
+        reason = f"{name} must be such as 2026-01-31 10:00:00, of 2000 to 2099"
         raise Invalid("file", f"line {line}: {reason}")
     return time_ms

@@ -349,16 +349,10 @@ class PayPalGateway:
         """
         if since is None or until is None:
             raise Invalid("from", "from must be a day: PayPal lists movements of three years")
-        target.write(report.COLUMNS.encode())
-        for start, end in report.ranges(since, until):
-            number = pages = 1
-            while number <= min(pages, report.MOST_PAGES):
-                page = await self._find_movements(start, end, number)
-                number, pages = number + 1, page.total_pages
-                target.write(report.lines(page).encode())
+        await report.write(self._find_movements, target, since, until)
 
-    async def _find_movements(self, since: int, until: int, number: int) -> report.Page:
-        """Query a page of movements. Raises ConfigurationError."""
+    async def _find_movements(self, since: int, until: int, number: int) -> report.Page | None:
+        """Query a page of movements; None if the range has too many. Raises ConfigurationError."""
         path = report.path(since, until, number)
         reply = await self._get(path, Deadline(_REPORT_S))
         reason = reply.reason if isinstance(reply, NoReply) else reply.error.code
@@ -366,6 +360,8 @@ class PayPalGateway:
             if (page := wire.read(reply.body, report.Page)) is not None:
                 return page
             reason = "a response in another format"
+        if reason == report.TOO_MANY and number == 1 and since < until:
+            return None
         msg = (
             f"{self._options.url} does not list movements ({reason}): allow Transaction Search in"
             " the app's settings at PayPal, which takes some hours to be in force"

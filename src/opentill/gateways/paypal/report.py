@@ -1,13 +1,13 @@
 """The movements of PayPal's Transaction Search API, as rows of a settlement report.
 
 Sources: PayPal's OpenAPI document ``reporting_transactions_v1`` (github.com/paypal/
-paypal-rest-api-specifications), and developer.paypal.com, "Transaction event codes". PayPal lists a
-movement up to three hours after it has happened, for three years, in ranges of at most 31 days.
+paypal-rest-api-specifications), and the tables of event codes named below. PayPal lists a movement
+up to three hours after it has happened, for three years, in ranges of at most 31 days.
 """
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
-from typing import Final
+from typing import BinaryIO, Final
 from urllib.parse import urlencode
 
 import msgspec
@@ -18,29 +18,33 @@ from opentill.core.money import EXPONENTS, Money
 from opentill.gateways.paypal.amounts import from_paypal
 from opentill.gateways.paypal.wire import Amount, is_attempt, reference
 
-COLUMNS: Final = "kind,reference,amount,currency,settled_at\r\n"
+_COLUMNS: Final = "kind,reference,amount,currency,settled_at\r\n"
 DELAY_MS: Final = 3 * 3_600_000
 DAY_MS: Final = 86_400_000
 _PAGE: Final = 200
-MOST_PAGES: Final = 50  # PayPal lists at most 10,000 movements of a range
+_MOST_PAGES: Final = 50  # PayPal lists at most 10,000 movements of a range …
+TOO_MANY: Final = "RESULTSET_TOO_LARGE"  # … and refuses one that has more
 # S: it succeeded; V: it succeeded, and all of it was refunded or taken back later.
 _DONE: Final = frozenset({"S", "V"})
+# The tables of codes below follow "Transaction event codes" (developer.paypal.com/docs/
+# transaction-search/transaction-event-codes) and "T-codes", which says in which direction each
+# moves money (developer.paypal.com/docs/reports/reference/tcodes).
 _PAYMENTS: Final = "T00"
-# A claim that the seller has lost is T1106, a chargeback of a card T1201.
-_KINDS: Final = {
-    "T1106": "chargeback",
-    "T1107": "refund",
-    "T1201": "chargeback",
-    "T1202": "recovery",
-    "T1205": "recovery",
-    "T1208": "recovery",
-}
+_REFUND: Final = "T1107"  # a refund by the merchant
+# Money that a dispute takes or returns. Most of these codes exist in both directions, and the
+# direction decides: T1106 reversal of a payment, T1201 chargeback, T1202 its reversal, T1205
+# its reimbursement, T1207 representment rejected, T1208 reversal of a chargeback's reversal.
+_DISPUTED: Final = frozenset({"T1106", "T1201", "T1202", "T1205", "T1207", "T1208"})
 # Movements that concern no customer's money: fees, conversions, transfers from and to the bank,
-# bonuses, authorizations, holds and their ends.
+# debit cards, bonuses, incentives and bills (T01 to T10); reversals of these, of holds, of fees
+# and of mass payments (T11nn); charge-offs and incentives (T12nn); authorizations, dividends,
+# holds, credit, withdrawals, corrections, transfers, reserves (T13 to T22); what PayPal lends
+# (T97); and rows that move nothing (T98).
 _OWN: Final = (
-    "T01", "T02", "T03", "T04", "T05", "T06", "T07", "T08", "T09", "T10", "T13", "T14", "T15",
-    "T16", "T17", "T18", "T19", "T20", "T21", "T22", "T1101", "T1102", "T1103", "T1104", "T1105",
-    "T1108", "T1109", "T1110", "T1111",
+    "T01", "T02", "T03", "T04", "T05", "T06", "T07", "T08", "T09", "T10", "T1101", "T1102", "T1103",
+    "T1104", "T1105", "T1108", "T1109", "T1110", "T1111", "T1112", "T1114", "T1115", "T1117",
+    "T1119", "T1203", "T1204", "T13", "T14", "T15", "T16", "T17", "T18", "T19", "T20", "T21", "T22",
+    "T97", "T98",
 )  # fmt: skip
 
 
@@ -72,8 +76,10 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
                 return None
             kind, name = "payment", self._payment or self.transaction_id
         else:
-            kind, name = _KINDS.get(code, "payment_failure"), self._payment
-            if kind == "refund":
+            kind, name = "payment_failure", self._payment
+            if code in _DISPUTED:
+                kind = "chargeback" if is_debit else "recovery"
+            elif code == _REFUND:
                 kind = "refund" if is_debit else "refund_failure"
                 name = self._refund
         money = from_paypal(text.removeprefix("-"), self.transaction_amount.currency_code)
@@ -106,6 +112,31 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     transaction_details: list[Detail] = []
     total_pages: int = 0
+
+
+# Fetches the page with a number of the movements between two times; None if there are too many.
+FindPage = Callable[[int, int, int], Awaitable[Page | None]]
+
+
+async def write(find: FindPage, target: BinaryIO, since: int, until: int) -> None:
+    """Write the movements between two times (Unix ms, inclusive), day by day."""
+    target.write(_COLUMNS.encode())
+    for start, end in ranges(since, until):
+        await _write_range(find, target, start, end)
+
+
+async def _write_range(find: FindPage, target: BinaryIO, since: int, until: int) -> None:
+    """Write the movements of a range, which is halved if it has too many for PayPal."""
+    number = pages = 1
+    while number <= pages:
+        page = await find(since, until, number)
+        if page is None or (number == 1 and since < until and page.total_pages > _MOST_PAGES):
+            middle = since + (until - since) // 2000 * 1000
+            await _write_range(find, target, since, middle)
+            await _write_range(find, target, middle + 1000, until)
+            return
+        number, pages = number + 1, page.total_pages
+        target.write(lines(page).encode())
 
 
 def lines(page: Page) -> str:

@@ -7,11 +7,12 @@ therefore searched first, by our ids in Stripe's metadata.
 import re
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 import stripe
 
+from opentill.core.errors import ConfigurationError, Invalid
 from opentill.core.ids import creation_time
 from opentill.gateways.failures import MALFORMED, ProviderResponse
 from opentill.gateways.model import (
@@ -24,14 +25,16 @@ from opentill.gateways.model import (
     RefundOutcome,
     RefundRequest,
 )
-from opentill.gateways.stripe import checkout, wire
+from opentill.gateways.stripe import balance, checkout, wire
 from opentill.gateways.stripe.amounts import METHODS_BY_CURRENCY, to_stripe
 from opentill.gateways.stripe.requests import (
     PAGE,
     TOO_MANY,
     FetchPage,
+    ListingFailed,
     call,
     list_all,
+    list_repeatedly,
     search,
 )
 from opentill.gateways.stripe.transport import TIMEOUT_S, Transport
@@ -54,6 +57,7 @@ class StripeGateway:
     """The ``Gateway`` of Stripe; it implements every optional protocol but ``Notified``."""
 
     name = "stripe"
+    report_delay_ms = balance.DELAY_MS
 
     def __init__(
         self,
@@ -79,6 +83,7 @@ class StripeGateway:
         self._sessions = client.v1.checkout.sessions
         self._intents = client.v1.payment_intents
         self._refunds = client.v1.refunds
+        self._balance = client.v1.balance_transactions
 
     def methods(self, currency: str) -> tuple[Method, ...]:
         """Return the payment methods for the currency, the preferred first."""
@@ -226,6 +231,43 @@ class StripeGateway:
             )
         except ValueError:  # a refund has an impossible amount
             return None
+
+    async def settlement_report(
+        self, target: BinaryIO, since: int | None = None, until: int | None = None
+    ) -> None:
+        """Write the balance transactions between two times (Unix ms, inclusive) as CSV.
+
+        Raises Invalid without ``since``, and ConfigurationError if Stripe does not list them all.
+        """
+        if since is None or until is None:
+            raise Invalid("from", "from must be a day: Stripe lists movements of a range of days")
+        target.write(balance.text(balance.COLUMNS).encode())
+        for first_s, last_s in balance.days(since, until):
+            try:
+                async for page in list_repeatedly(
+                    balance.Movement, self._movements(first_s, last_s)
+                ):
+                    target.write(balance.text(*(movement.cells for movement in page)).encode())
+            except ListingFailed as failure:
+                msg = (
+                    f"Stripe does not list its balance transactions ({failure}): try again, or"
+                    " allow the key to read balance transactions, charges, refunds and disputes"
+                )
+                raise ConfigurationError(msg) from None
+
+    def _movements(self, first_s: int, last_s: int) -> FetchPage:
+        """Return a function that fetches pages of the movements of a range, newest first."""
+
+        async def fetch_page(after: dict[str, str]) -> Any:
+            params: Any = {
+                "created": {"gte": first_s, "lte": last_s},
+                "limit": PAGE,
+                "expand": ["data.source"],
+                **after,
+            }
+            return await self._balance.list_async(params)
+
+        return fetch_page
 
     def read_callback(
         self, headers: Mapping[str, str], body: bytes, now: int

@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -19,8 +19,14 @@ PAGE: Final = 100
 TOO_MANY: Final = "too many to look through in time"
 _MAX_REASON: Final = 200
 _NOT_FOUND: Final = 404
+_TRIES: Final = 4  # of a page of a long list
+_PAUSE_S: Final = 0.5  # before the second try; doubled before each further one
 
 _log: Final = structlog.get_logger()
+
+
+class ListingFailed(Exception):
+    """A list is incomplete; the message says why."""
 
 
 class HasId(Protocol):
@@ -101,6 +107,40 @@ async def list_all(
                 after = {"starting_after": page.value.data[-1].id}
     except TimeoutError:
         return None
+
+
+async def list_repeatedly(kind: type[N], fetch_page: FetchPage) -> AsyncIterator[tuple[N, ...]]:
+    """Yield all pages of a long list; a page that fails is requested again.
+
+    Raises ListingFailed if a page fails several times, or if Stripe repeats an item.
+    """
+    seen: set[str] = set()
+    after: dict[str, str] = {}
+    while True:
+        page = await _fetch_repeatedly(kind, functools.partial(fetch_page, after))
+        names = {item.id for item in page.data}
+        if len(names) < len(page.data) or not names.isdisjoint(seen):
+            msg = "it repeats movements"
+            raise ListingFailed(msg)
+        seen |= names
+        yield page.data
+        if not page.has_more:
+            return
+        if not page.data:
+            msg = "it says that more follow an empty page"
+            raise ListingFailed(msg)
+        after = {"starting_after": page.data[-1].id}
+
+
+async def _fetch_repeatedly(kind: type[N], fetch: Callable[[], Awaitable[Any]]) -> Page[N]:
+    for number in range(_TRIES):
+        page = await call(_page(kind), "list", "balance transactions", fetch)
+        if page.value is not None:
+            return page.value
+        if page.status == "REFUSED" or number == _TRIES - 1:
+            break
+        await asyncio.sleep(_PAUSE_S * 2**number)
+    raise ListingFailed(page.reason)
 
 
 async def _search_list(

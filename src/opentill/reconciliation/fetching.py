@@ -1,0 +1,47 @@
+"""Compare the report that a provider returns itself, of a range of time, with our books."""
+
+import tempfile
+from typing import Final
+
+from opentill.core.errors import Invalid
+from opentill.core.settings import SANDBOX
+from opentill.db.clock import now_ms
+from opentill.db.database import Db
+from opentill.gateways.model import Reports
+from opentill.merchants import Actor
+from opentill.reconciliation.model import Result
+from opentill.reconciliation.service import Report, reconcile_file
+
+_FETCHED: Final = "fetched"  # the name of such a report in the list of files
+_CLOCK_MS: Final = 1000  # business time that is so much ahead is not the bank's
+
+
+async def reconcile_fetched(
+    db: Db,
+    adapter: Reports,
+    account: str,
+    since: int | None,
+    until: int | None,
+    actor: Actor,
+    now: int,
+) -> Result:
+    """Fetch the report of an account and compare it with the books, as ``reconcile_file`` does.
+
+    ``since`` and ``until`` are inclusive Unix ms; None is an open end. The report ends before the
+    movements that the provider may not have yet. It is fetched completely before anything is
+    compared: a provider that fails leaves nothing behind. Raises Invalid, which names the field,
+    and ConfigurationError if the provider does not return the report.
+    """
+    if adapter.name == SANDBOX and (since, until) != (None, None) and now - now_ms() > _CLOCK_MS:
+        reason = "from and to must be left out while business time is ahead of the bank's"
+        raise Invalid("from", reason)
+    latest = now - adapter.report_delay_ms
+    if since is not None and since > latest:
+        raise Invalid("from", "from must be a time that the provider's report has already")
+    last = latest if until is None else min(until, latest)
+    with tempfile.TemporaryFile() as file:
+        await adapter.settlement_report(file, since, last)
+        report = Report(
+            gateway=account, file=file, name=_FETCHED, since=since, until=last, whole=True
+        )
+        return await reconcile_file(db, report, actor, now)
