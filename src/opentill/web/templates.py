@@ -13,6 +13,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from opentill.core import times
+from opentill.web.template_compiler import Compiler
 from opentill.web.translations import N_, NC_
 
 # Characters that reorder or hide adjacent text. Spaces replace them in attributes and titles, in
@@ -40,6 +41,7 @@ def create_environment(*folders: Path, labels: ModuleType | None = None) -> jinj
         lstrip_blocks=True,
         auto_reload=False,
     )
+    environment.code_generator_class = Compiler
     environment.filters.update(
         iso=times.iso, short_ids=_short_ids, without_person_ids=_without_person_ids
     )
