@@ -74,8 +74,9 @@ class OperatedBusiness(PaidBusiness):
             )
         )
         for status in (None, "OPEN", "TO_RESPOND", "UNDER_REVIEW"):
-            page = disputes.page(self.app.db, self.id, status, (0, FOREVER), 1, 50)
-            api_server.run(page)
+            api_server.tx(
+                lambda tx, status=status: disputes.page(tx, self.id, status, (0, FOREVER), 1, 50)
+            )
         api_server.tx(lambda tx: disputes.sum_at_stake(tx, self.id))
         file = disputes.export_csv(self.app.db, self.id, None, (0, FOREVER), UTC)
         assert api_server.run(self._length(file))

@@ -33,7 +33,7 @@ async def show(request: PageRequest) -> Response:
         if access.may("endpoints.read"):
             stored_endpoints = await webhooks.search(tx, merchant_id)
             endpoints = bool(stored_endpoints)
-            failing = await webhooks.count_failing(tx, merchant_id)
+            failing = await webhooks.count_failing(tx, merchant_id, stored_endpoints)
             endpoint_id = stored_endpoints[0].id if endpoints else ""
             delivery, tried = await _last_delivery(tx, merchant_id, stored_endpoints)
             if tried is not None:

@@ -10,7 +10,6 @@ from opentill.core.money import Money
 from opentill.dashboard import page_helpers
 from opentill.orders import OrderCustomer
 from opentill.portal import dispute_rates, downloads, lists, render
-from opentill.portal.dispute_rates import Row
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
@@ -26,20 +25,24 @@ async def show_list(request: PageRequest) -> Response:
     days = lists.days(request, zone)
     state = _read_choice(request)
     number = lists.page_number(request)
-    rows, total = await disputes.page(
-        request.app.db, request.merchant_id, state, days.range, number, lists.SIZE
-    )
     customers = dict[tuple[str, str], OrderCustomer]()
-    async with request.app.db.connection() as tx:
+    stakes: list[disputes.Stake] = []
+    async with request.app.db.snapshot() as tx:
+        rows, counts = await disputes.page(
+            tx, request.merchant_id, state, days.range, number, lists.SIZE
+        )
         awaiting_response = await disputes.summarize_unanswered(
             tx, request.merchant_id, request.now
         )
-        stakes = await disputes.sum_at_stake(tx, request.merchant_id)
-        counts = await disputes.count_by_state(tx, request.merchant_id, days.range)
+        if awaiting_response.number:
+            stakes = await disputes.sum_at_stake(tx, request.merchant_id)
         if request.access.may("customers.read"):
             customers = await orders.find_customers_of_orders(
                 tx, ((row.merchant_id, row.order_id) for row in rows)
             )
+        this_month = await dispute_rates.read_in(
+            tx, request.localizer, request.merchant_id, request.now, months=1
+        )
     return render.page(
         request,
         "disputes.html",
@@ -51,9 +54,9 @@ async def show_list(request: PageRequest) -> Response:
         awaiting_response=awaiting_response,
         most=disputes.MOST_COUNTED,
         at_stake=[Money(stake.loss_minor, stake.currency) for stake in stakes],
-        pager=lists.Pager(number, total),
+        pager=lists.Pager(number, disputes.total_of(counts, state)),
         filters=_read_query_string(request),
-        this_month=await _read_this_month(request),
+        this_month=this_month[0] if this_month else None,
         rows=[(row, Money(row.amount_minor, row.currency)) for row in rows],
     )
 
@@ -77,14 +80,6 @@ def _read_query_string(request: PageRequest) -> str:
     """Return the query string of the list with its ``?``, "" if there is none."""
     _, mark, query = request.url().partition("?")
     return mark + query
-
-
-async def _read_this_month(request: PageRequest) -> Row | None:
-    """Return the sums of this month, None if it has neither payments nor disputes."""
-    rows = await dispute_rates.read(
-        request.app.db, request.localizer, request.merchant_id, request.now, months=1
-    )
-    return rows[0] if rows else None
 
 
 async def show_rate(request: PageRequest) -> Response:

@@ -34,6 +34,7 @@ from opentill.dashboard.labels import FAILING_ENDPOINTS
 from opentill.db.database import Tx
 from opentill.merchants import Merchant
 from opentill.orders import Order
+from opentill.payouts import StoredAccount
 from opentill.portal import lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page, Todo
 from opentill.portal.request import PageRequest
@@ -163,8 +164,11 @@ async def _pending_payouts(
     """Return the newest pending payouts and their expected days, if the person may see them."""
     if not request.access.may("payouts.read"):
         return []
-    newest = await payouts.search(tx, request.access.merchant_id, "PENDING", _MOST_PENDING)
-    arrival = await payouts_on_way.find_usual_arrival(tx, request.access.merchant_id)
+    merchant_id = request.access.merchant_id
+    newest = await payouts.list_newest_of_status(tx, merchant_id, "PENDING", _MOST_PENDING)
+    if not newest:
+        return []
+    arrival = await payouts_on_way.find_usual_arrival(tx, merchant_id)
     return [
         (
             payout,
@@ -180,7 +184,7 @@ async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
     access, merchant_id = request.access, request.access.merchant_id
     todo: list[Todo] = []
     if access.may("disputes.read"):
-        todo.append(await _unanswered_disputes(tx, request))
+        todo += await _unanswered_disputes(tx, request)
     if access.may("payments.read"):
         failed_refunds = await refunds.count_failed(tx, merchant_id)
         todo.append(
@@ -215,9 +219,13 @@ async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
                 "/developers/webhooks",
             )
         )
-        failing = await webhooks.count_failing(tx, merchant_id)
+        failing = await webhooks.count_failing(tx, merchant_id, endpoints)
         todo.append(Todo(FAILING_ENDPOINTS[failing == 1], failing, "/developers/webhooks"))
-    if access.may("payouts.account") and await payouts.find_account(tx, merchant_id) is None:
+    may_change_account, may_see_payouts = access.may("payouts.account"), access.may("payouts.read")
+    account: StoredAccount | None = None
+    if may_change_account or may_see_payouts:
+        account = await payouts.find_account(tx, merchant_id)
+    if may_change_account and account is None:
         balances = await ledger.trial_balance(tx, merchant_id)
         has_money = any(balance.available > 0 for balance in balances)
         todo.append(
@@ -227,8 +235,8 @@ async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
                 "/payouts/account",
             )
         )
-    if access.may("payouts.read"):
-        todo += await _waiting_payouts(tx, request)
+    if may_see_payouts:
+        todo += await _waiting_payouts(tx, request, account)
         since = request.now - _RECENT_MS
         failed = await payouts.failed_since(tx, merchant_id, since)
         todo.append(
@@ -244,10 +252,14 @@ async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
     return [item for item in todo if item.number]
 
 
-async def _waiting_payouts(tx: Tx, request: PageRequest) -> list[Todo]:
+async def _waiting_payouts(
+    tx: Tx, request: PageRequest, account: StoredAccount | None
+) -> list[Todo]:
     """Return why payouts wait, unless there is no bank account: that is a task of its own."""
-    wait = await payout_wait.find(tx, request.access.merchant_id, request.now)
-    if wait is None or wait.reason == "no account":
+    if account is None:
+        return []
+    wait = await payout_wait.find_for(tx, request.access.merchant_id, account, request.now)
+    if wait is None:
         return []
     if wait.until is None:
         text = N_("Payouts wait: the bank returned one, so check the bank account")
@@ -258,11 +270,13 @@ async def _waiting_payouts(tx: Tx, request: PageRequest) -> list[Todo]:
     return [Todo(text, 1, "/payouts/account", day=day)]
 
 
-async def _unanswered_disputes(tx: Tx, request: PageRequest) -> Todo:
+async def _unanswered_disputes(tx: Tx, request: PageRequest) -> list[Todo]:
     awaiting_response = await disputes.summarize_unanswered(
         tx, request.access.merchant_id, request.now
     )
     number, respond_by = awaiting_response.number, awaiting_response.respond_by
+    if not number:
+        return []
     stakes = await disputes.sum_at_stake(tx, request.access.merchant_id)
     amount = " + ".join(
         request.localizer.amount(Money(stake.loss_minor, stake.currency)) for stake in stakes
@@ -273,7 +287,7 @@ async def _unanswered_disputes(tx: Tx, request: PageRequest) -> Todo:
         day = request.localizer.recent_date(respond_by, zone, request.now)
     text = _DISPUTES[number == 1, bool(day)]
     page, limit = "/disputes?status=TO_RESPOND", disputes.MOST_COUNTED
-    return Todo(text, number, page, limit, day, amount)
+    return [Todo(text, number, page, limit, day, amount)]
 
 
 async def _list_first_tasks(tx: Tx, request: PageRequest, newest: list[Order]) -> StartChecklist:

@@ -6,6 +6,7 @@ import msgspec
 
 from opentill import payouts
 from opentill.db.database import Tx
+from opentill.payouts import StoredAccount
 
 
 class PayoutWait(msgspec.Struct, frozen=True):
@@ -17,7 +18,13 @@ class PayoutWait(msgspec.Struct, frozen=True):
 
 async def find(tx: Tx, merchant_id: str, now: int) -> PayoutWait | None:
     """Return why the merchant's payouts wait, None if they do not."""
-    account = await payouts.find_account(tx, merchant_id)
+    return await find_for(tx, merchant_id, await payouts.find_account(tx, merchant_id), now)
+
+
+async def find_for(
+    tx: Tx, merchant_id: str, account: StoredAccount | None, now: int
+) -> PayoutWait | None:
+    """Return why payouts to the merchant's bank account wait, None if they do not."""
     if account is None:
         return PayoutWait("no account")
     if await payouts.account_held_since(tx, merchant_id) is not None:

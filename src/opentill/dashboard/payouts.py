@@ -41,12 +41,16 @@ async def show(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
         account = await payouts.find_account(tx, merchant_id)
-        wait = await payout_wait.find(tx, merchant_id, request.now)
-        last = await payouts.search(tx, merchant_id, None, 1)
-        paid = await payouts.sum_paid(tx, merchant_id)
-        arrival = await payouts_on_way.find_usual_arrival(tx, merchant_id)
+        wait = await payout_wait.find_for(tx, merchant_id, account, request.now)
+        last = await payouts.list_newest(tx, merchant_id, 1, 0)
+        paid: dict[str, payouts.PayoutTotal] = {}
+        on_way: dict[str, payouts_on_way.OnTheWay] = {}
+        arrival = payouts_on_way.UsualArrival(None)
         zone = ZoneInfo(merchant.time_zone)
-        on_way = await payouts_on_way.find(tx, request, zone)
+        if last:
+            paid = await payouts.sum_paid(tx, merchant_id)
+            arrival = await payouts_on_way.find_usual_arrival(tx, merchant_id)
+            on_way = await payouts_on_way.find(tx, request, zone, arrival)
     days = lists.days(request, zone)
     status = lists.choice(request, "status", payouts.STATUSES)
     number = lists.page_number(request)
@@ -116,6 +120,8 @@ async def _read_page(
     else:
         rows, total = await payouts.page(db, merchant_id, status, number, lists.SIZE, days.range)
     ids = [row.id for row in rows]
+    if not ids:
+        return [], total, {}
     accounts = await db.read(lambda tx: payouts.find_accounts_of(tx, merchant_id, ids))
     return rows, total, accounts
 

@@ -39,18 +39,26 @@ class UsualArrival(msgspec.Struct, frozen=True):
 
 async def find_usual_arrival(tx: Tx, merchant_id: str) -> UsualArrival:
     """Return how long the slowest of the last payouts took to arrive."""
-    newest = await payouts.search(tx, merchant_id, "PAID", _LAST_PAYOUTS)
+    newest = await payouts.list_newest_of_status(tx, merchant_id, "PAID", _LAST_PAYOUTS)
     times = [payout.paid_at - payout.created_at for payout in newest if payout.paid_at is not None]
     return UsualArrival(max(times, default=None))
 
 
-async def find(tx: Tx, request: PageRequest, zone: tzinfo) -> dict[str, OnTheWay]:
-    """Return the pending payouts by currency, as far as this person may see them."""
+async def find(
+    tx: Tx, request: PageRequest, zone: tzinfo, arrival: UsualArrival | None = None
+) -> dict[str, OnTheWay]:
+    """Return the pending payouts by currency, as far as this person may see them.
+
+    ``arrival``: how long payouts usually take, None if the caller has not read it.
+    """
     merchant_id = request.access.merchant_id
     if not request.access.may("payouts.read"):
         return {}
     totals = await payouts.sum_pending(tx, merchant_id)
-    arrival = await find_usual_arrival(tx, merchant_id)
+    if not totals:
+        return {}
+    if arrival is None:
+        arrival = await find_usual_arrival(tx, merchant_id)
     return {
         currency: OnTheWay(
             request.localizer.amount(Money(total.amount_minor, currency)),

@@ -18,6 +18,7 @@ from opentill.disputes.model import (
     Event,
     Note,
     Response,
+    Stake,
     State,
     Status,
     Unmatched,
@@ -35,6 +36,7 @@ from opentill.disputes.overview import (
     search_all,
     sum_at_stake,
     summarize_unanswered,
+    total_of,
 )
 from opentill.disputes.responses import respond
 from opentill.disputes.service import (
@@ -68,6 +70,7 @@ __all__ = [
     "EvidenceRefused",
     "Note",
     "Response",
+    "Stake",
     "State",
     "Status",
     "Unmatched",
@@ -101,4 +104,5 @@ __all__ = [
     "set_deadline",
     "sum_at_stake",
     "summarize_unanswered",
+    "total_of",
 ]

@@ -22,7 +22,7 @@ State = Literal["TO_RESPOND", "UNDER_REVIEW", "ACCEPTED", "WON", "LOST", "RECOVE
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 STATES: Final[tuple[State, ...]] = get_args(State)
 # Response → the state of an open dispute.
-_OPEN_STATES: Final[dict[Response | None, State]] = {
+OPEN_STATES: Final[dict[Response | None, State]] = {
     None: "TO_RESPOND",
     "CONTESTED": "UNDER_REVIEW",
     "ACCEPTED": "ACCEPTED",
@@ -118,7 +118,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def state(self) -> State:
         """The status, and for an open dispute what the merchant has responded."""
-        return _OPEN_STATES[self.response] if self.status == "OPEN" else self.status
+        return OPEN_STATES[self.response] if self.status == "OPEN" else self.status
 
     @property
     def may_contest(self) -> bool:
@@ -182,12 +182,12 @@ class StateCount(msgspec.Struct, frozen=True):
     @property
     def state(self) -> State:
         """The state that they have in common."""
-        return _OPEN_STATES[self.response] if self.status == "OPEN" else self.status
+        return OPEN_STATES[self.response] if self.status == "OPEN" else self.status
 
 
 def filter_of(choice: State | Status | None) -> StateFilter:
     """Return the filter for a state; "OPEN" stands for all open disputes, None for all."""
-    for response, state in _OPEN_STATES.items():
+    for response, state in OPEN_STATES.items():
         if state == choice:
             return StateFilter(status="OPEN", response=response or "NONE")
     return StateFilter(status=next((status for status in STATUSES if status == choice), None))

@@ -1,15 +1,16 @@
 """Lists and sums of disputes: those of a merchant, and those of all merchants for staff."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from opentill.core.errors import NotFound
-from opentill.db.database import Db, Tx
+from opentill.db.database import Tx
 from opentill.disputes import queries
 from opentill.disputes.model import (
+    OPEN_STATES,
     STATUSES,
     Dispute,
     Response,
@@ -26,33 +27,41 @@ MOST_COUNTED: Final = 100
 
 
 async def page(
-    db: Db,
+    tx: Tx,
     merchant_id: str,
     choice: State | Status | None,
     within: tuple[int, int],
     number: int,
     size: int,
-) -> tuple[list[Dispute], int]:
-    """Return a page (from 1) of a merchant's disputes, and their total number.
+) -> tuple[list[Dispute], Counter[State]]:
+    """Return a page (from 1) of a merchant's disputes, and the numbers of disputes by state.
 
     ``choice``: see ``filter_of``. Without one, open disputes come first. Those with one state of an
     open dispute are sorted by deadline, all others newest first. ``within``: times of opening,
-    inclusive Unix ms.
+    inclusive Unix ms. The numbers are those of all states within these times.
     """
+    counts = await count_by_state(tx, merchant_id, within)
+    offset = (number - 1) * size
+    if total_of(counts, choice) <= offset:
+        return [], counts
     chosen = filter_of(choice)
     values = {"merchant_id": merchant_id, "since": within[0], "until": within[1]}
     if chosen.response is not None:
         values["response"] = chosen.response
-        rows, counted = queries.OPEN_WITH_RESPONSE, queries.COUNT_OPEN_WITH_RESPONSE
+        rows = queries.OPEN_WITH_RESPONSE
     elif chosen.status is not None:
         values["status"] = chosen.status
-        rows, counted = queries.LISTS["status",].newest, queries.LISTS["status",].counted
+        rows = queries.LISTS["status",].newest
     else:
-        rows, counted = queries.OPEN_FIRST, queries.LISTS[()].counted
-    async with db.snapshot() as tx:
-        total = await counted.get(tx, **values) or 0
-        items = await rows.all(tx, **values, limit=size, offset=(number - 1) * size)
-    return items, total
+        rows = queries.OPEN_FIRST
+    return await rows.all(tx, **values, limit=size, offset=offset), counts
+
+
+def total_of(counts: Mapping[State, int], choice: State | Status | None) -> int:
+    """Return how many disputes a choice selects (see ``filter_of``), of those by state."""
+    if choice == "OPEN":
+        return sum(counts.get(state, 0) for state in OPEN_STATES.values())
+    return sum(number for state, number in counts.items() if choice in {None, state})
 
 
 async def count_by_state(tx: Tx, merchant_id: str, within: tuple[int, int]) -> Counter[State]:

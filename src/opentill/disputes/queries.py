@@ -165,14 +165,6 @@ OPEN_WITH_RESPONSE = Query(
     order by respond_by nulls last, created_at desc, id desc limit :limit offset :offset
     """,
 )
-COUNT_OPEN_WITH_RESPONSE = Value(
-    int,
-    """
-    select count(*) from disputes
-    where merchant_id = :merchant_id and status = 'OPEN' and created_at between :since and :until
-        and coalesce(response, 'NONE') = :response
-    """,
-)
 COUNT_BY_STATE = Query(
     StateCount,
     """

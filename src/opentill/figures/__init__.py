@@ -1,6 +1,6 @@
 """Exact figures of merchants, counted by quarter hours after the commit."""
 
-from opentill.figures.dispute_rates import DisputeRate, Limit, read_rates
+from opentill.figures.dispute_rates import DisputeRate, Limit, read_rates, read_rates_in
 from opentill.figures.jobs import catch_up, count_uncounted_entries
 from opentill.figures.model import (
     SPANS,
@@ -75,6 +75,7 @@ __all__ = [
     "list_payout_items",
     "read",
     "read_rates",
+    "read_rates_in",
     "statements",
     "sum_by_day",
     "sum_by_gateway",

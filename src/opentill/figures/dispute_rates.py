@@ -141,17 +141,20 @@ async def read_rates(db: Db, merchant_id: str | None, first: date, last: date) -
     Each month with payments or disputes has a row for all of them, then one for each method and
     brand. ``merchant_id`` None means all merchants. Payments that are not counted yet are missing.
     """
+    return await db.read_snapshot(lambda tx: read_rates_in(tx, merchant_id, first, last))
+
+
+async def read_rates_in(
+    tx: Tx, merchant_id: str | None, first: date, last: date
+) -> list[DisputeRate]:
+    """Like ``read_rates``, in the snapshot of ``tx``."""
     bounds = {"since": month_start(first), "until": month_start(add_months(last, 1))}
-
-    async def read(tx: Tx) -> list[DisputeRate]:
-        if merchant_id is None:
-            payments = await brand_queries.PAYMENTS_OF_ALL.all(tx, **bounds)
-            return _rates(payments, await brand_queries.DISPUTES_OF_ALL.all(tx, **bounds))
-        of_merchant = {"merchant_id": merchant_id, **bounds}
-        payments = await brand_queries.PAYMENTS.all(tx, **of_merchant)
-        return _rates(payments, await brand_queries.DISPUTES.all(tx, **of_merchant))
-
-    return await db.read_snapshot(read)
+    if merchant_id is None:
+        payments = await brand_queries.PAYMENTS_OF_ALL.all(tx, **bounds)
+        return _rates(payments, await brand_queries.DISPUTES_OF_ALL.all(tx, **bounds))
+    of_merchant = {"merchant_id": merchant_id, **bounds}
+    payments = await brand_queries.PAYMENTS.all(tx, **of_merchant)
+    return _rates(payments, await brand_queries.DISPUTES.all(tx, **of_merchant))
 
 
 _Key = tuple[date, str | None, str | None]

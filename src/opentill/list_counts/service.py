@@ -146,7 +146,9 @@ class Paginator(Generic[S]):
         return await self._db.read(lambda tx: self._newest(tx, EVER, size, 0))
 
     async def _first_page(self, tx: Tx, size: int, offset: int) -> tuple[list[S], int]:
-        return await self._newest(tx, EVER, size, offset), await self.total(tx, EVER)
+        rows = await self._newest(tx, EVER, size, offset)
+        is_last = len(rows) < size and (rows or not offset)
+        return rows, offset + len(rows) if is_last else await self.total(tx, EVER)
 
     async def _page_anywhere(
         self, tx: Tx, within: Range, size: int, offset: int

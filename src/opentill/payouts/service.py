@@ -280,6 +280,21 @@ async def list_newest(tx: Tx, merchant_id: str, limit: int, offset: int) -> list
     )
 
 
+async def list_newest_of_status(
+    tx: Tx, merchant_id: str, status: Status, limit: int
+) -> list[Payout]:
+    """Return a merchant's newest payouts of a status, newest first."""
+    return await queries.LISTS["status",].newest.all(
+        tx,
+        merchant_id=merchant_id,
+        status=status,
+        since=0,
+        until=list_counts.FOREVER,
+        limit=limit,
+        offset=0,
+    )
+
+
 async def list_due(tx: Tx, limit: int) -> list[DuePayout]:
     """Return the merchants with an available balance, by currency, largest first.
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from opentill import figures, orders
-from opentill.db.database import Db
+from opentill.db.database import Db, Tx
 from opentill.figures import DisputeRate, Limit
 from opentill.figures.dispute_rates import add_months
 from opentill.figures.model import local
@@ -41,9 +41,16 @@ async def read(
     db: Db, localizer: Localizer, merchant_id: str | None, now: int, months: int = MONTHS
 ) -> list[Row]:
     """Return the rows of the last months up to now; ``merchant_id`` None means all merchants."""
+    return await db.read_snapshot(lambda tx: read_in(tx, localizer, merchant_id, now, months))
+
+
+async def read_in(
+    tx: Tx, localizer: Localizer, merchant_id: str | None, now: int, months: int = MONTHS
+) -> list[Row]:
+    """Like ``read``, in the snapshot of ``tx``."""
     this_month = local(now, UTC).date().replace(day=1)
-    rates = await figures.read_rates(
-        db, merchant_id, add_months(this_month, 1 - months), this_month
+    rates = await figures.read_rates_in(
+        tx, merchant_id, add_months(this_month, 1 - months), this_month
     )
     return [
         row

@@ -316,14 +316,14 @@ async def find_activity(tx: Tx, merchant_id: str) -> dict[str, EndpointActivity]
     return {row.endpoint_id: row for row in rows}
 
 
-async def count_failing(tx: Tx, merchant_id: str) -> int:
-    """Return how many enabled endpoints fail."""
+async def count_failing(tx: Tx, merchant_id: str, endpoints: Sequence[Endpoint]) -> int:
+    """Return how many of a merchant's endpoints are enabled and fail."""
+    enabled_ids = {endpoint.id for endpoint in endpoints if endpoint.status == "ENABLED"}
+    if not enabled_ids:
+        return 0
     activity = await find_activity(tx, merchant_id)
-    endpoints = await search(tx, merchant_id)
     return sum(
-        endpoint.status == "ENABLED" and activity[endpoint.id].is_failing
-        for endpoint in endpoints
-        if endpoint.id in activity
+        one.is_failing for endpoint_id, one in activity.items() if endpoint_id in enabled_ids
     )
 
 
