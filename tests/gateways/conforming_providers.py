@@ -18,6 +18,7 @@ from opentill.outgoing.client import Outgoing, Policy
 from support import epay_gateway_server, stripe_server
 from support.alipay_shop import AlipayShop
 from support.epay_gateway_server import EpayServer
+from support.epusdt_shop import EpusdtShop
 from support.paypal_shop import PayPalShop
 from support.sandbox_bank import SECRET, Shop, wait_until
 from support.stripe_server import StripeServer
@@ -169,6 +170,39 @@ class WeChatPayProvider(WalletProvider):
         assert attempt_id
         notices = self.shop.wait_for_notices(self.start)
         return [Callback(headers=headers, body=body) for headers, body in notices]
+
+
+class EpusdtProvider(WalletProvider):
+    """An epusdt server, which creates an order once, and has no refunds."""
+
+    method: ClassVar[Method] = "CRYPTO"
+    fork: ClassVar[bool] = False
+    repeats_payments = False
+    names_amounts = False
+    refunds = False
+    customers_decline = False
+
+    def __init__(self, shop: EpusdtShop) -> None:
+        """``shop`` is a shop at the bank."""
+        super().__init__(shop)
+        self.shop, self.secrets = shop, [shop.token]
+
+    def make_gateway(self, url: str, *, other_account: bool = False) -> Gateway:
+        """Return an adapter; another account has another token."""
+        changes = {"token": "another-token-of-a-server"} if other_account else {}
+        return self.shop.gateway(fork=self.fork, timeout_s=TIMEOUT_S, bank_url=url, **changes)
+
+    def callbacks(self, attempt_id: str) -> Sequence[Callback]:
+        """Return the callback of the payment."""
+        received = self.shop.receiver.wait_for(attempt_id)
+        return [Callback(headers=headers, body=body) for headers, body in received]
+
+
+class BepusdtProvider(EpusdtProvider):
+    """The fork of epusdt, which repeats orders and cancels them."""
+
+    fork = True
+    repeats_payments = True
 
 
 class PayPalProvider(Provider):

@@ -5,6 +5,7 @@ import pytest
 from gateways.several_gateways import deployment
 from gateways.stripe_gateways import stripe_bank, stripe_gateway
 from support.alipay_shop import alipay_bank, alipay_shop
+from support.epusdt_shop import epusdt_bank, epusdt_shop
 from support.paypal_shop import paypal_bank, paypal_shop
 from support.sandbox_bank import receiver, shop, slow_bank_shop, slow_bank_url
 from support.wechat_pay_shop import (
@@ -30,6 +31,8 @@ __all__ = [
     "alipay_bank",
     "alipay_shop",
     "deployment",
+    "epusdt_bank",
+    "epusdt_shop",
     "hasty_wechat_pay_gateway",
     "paypal_bank",
     "paypal_shop",

@@ -18,7 +18,10 @@ from support.ganache import XPUB
 from support.ports import free_socket, url_of
 from support.stripe_server import KEY, SECRET, StripeServer
 
-NAMES: Final = ("sandbox", "stripe", "epay", "alipay", "wechat_pay", "paypal", "evm", "manual")
+NAMES: Final = (
+    "sandbox", "stripe", "epay", "alipay", "wechat_pay", "paypal", "epusdt", "evm", "manual",
+)  # fmt: skip
+EPUSDT_TOKEN: Final = "the-token-of-an-epusdt-server"
 
 
 class GatewayDeployment:
@@ -130,6 +133,8 @@ def _settings(url: str, directory: Path) -> Settings:
             "paypal_client_id": paypal.CLIENT_ID, "paypal_webhook_id": paypal.WEBHOOK_ID,
             "evm_rpc_url": "http://127.0.0.1:9", "evm_chain_id": "1337", "evm_xpub": XPUB,
             "evm_tokens": f"USDT:0x{'12' * 20}:6",
+            "epusdt_url": "http://127.0.0.1:9", "epusdt_token": EPUSDT_TOKEN,
+            "epusdt_currency": "USD",
             "manual_instructions": "IBAN",
         },
         limit_ip_per_minute=0,

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import structlog
 
-from gateways.several_gateways import NAMES, GatewayDeployment
+from gateways.several_gateways import EPUSDT_TOKEN, NAMES, GatewayDeployment
 from opentill import callbacks, orders, refunds
 from opentill.core import metrics
 from opentill.core.ids import new_id
@@ -27,10 +27,11 @@ from opentill.orders import Order, PaymentAttempt
 from opentill.reconciliation.service import reconcile
 from opentill.sandbox import alipay, paypal, wechat_pay
 from opentill.sandbox.callbacks import sign
+from opentill.sandbox.epusdt import keys as epusdt_keys
 from support import epay_gateway_server, world
 from support.api_server import SECRETS
 
-REPORTERS: Final = ("sandbox", "stripe", "epay", "alipay", "wechat_pay", "paypal")
+REPORTERS: Final = ("sandbox", "stripe", "epay", "alipay", "wechat_pay", "paypal", "epusdt")
 OWNERS: Final = NAMES
 METHOD: Final[Method] = "ALIPAY"
 
@@ -186,6 +187,16 @@ def create_paypal_webhook(
     return headers, body
 
 
+def create_epusdt_callback(attempt: PaymentAttempt, status: int) -> bytes:
+    """Return the body of an epusdt server's callback; its amount is a number."""
+    values = {
+        "trade_id": "T1", "order_id": attempt.id, "amount": attempt.amount_minor / 100,
+        "actual_amount": 1.5, "token": "TWallet", "block_transaction_id": "ab", "status": status,
+    }  # fmt: skip
+    signature = epusdt_keys.sign(values, EPUSDT_TOKEN)
+    return json.dumps({**values, "signature": signature}).encode()
+
+
 class Reporter:
     """Sends reports of gateways to a server, and reads their effects."""
 
@@ -218,12 +229,20 @@ class Reporter:
             "stripe": self._build_stripe,
             "wechat_pay": self._build_wechat_pay,
             "paypal": self._build_paypal,
+            "epusdt": self._build_epusdt,
         }[gateway]
         built = build(subject, *report)
         if built is None:
             return None
         headers, body = built
         return self.api_server.http.post(path, content=body, headers=headers)
+
+    def _build_epusdt(
+        self, subject: Subject, kind: str, status: str
+    ) -> tuple[dict[str, str], bytes] | None:
+        """Return headers and body of a callback; such a server reports payments only."""
+        number = {("payment", "succeeded"): 2, ("payment", "declined"): 3}.get((kind, status))
+        return None if number is None else ({}, create_epusdt_callback(subject.attempt, number))
 
     def _build_paypal(
         self, subject: Subject, kind: str, status: str

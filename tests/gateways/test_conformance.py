@@ -6,6 +6,8 @@ import pytest
 
 from gateways.conforming_providers import (
     AlipayProvider,
+    BepusdtProvider,
+    EpusdtProvider,
     PayPalProvider,
     SandboxProvider,
     WeChatPayProvider,
@@ -15,6 +17,7 @@ from gateways.conforming_providers import (
 from opentill.gateways import registry
 from opentill.gateways.conformance import GatewayTests, Provider
 from support.alipay_shop import AlipayShop
+from support.epusdt_shop import EpusdtShop
 from support.paypal_shop import PayPalShop
 from support.sandbox_bank import Shop
 from support.wechat_pay_shop import WeChatPayShop
@@ -26,7 +29,7 @@ def test_every_adapter_has_the_suite() -> None:
     The adapter of a chain calls nobody to pay or refund, and the scanner reports its payments.
     """
     names = {tests.__name__.removeprefix("Test").lower() for tests in GatewayTests.__subclasses__()}
-    assert names == {name.replace("_", "") for name in registry.BUILT_IN} - {
+    assert names - {"bepusdt"} == {name.replace("_", "") for name in registry.BUILT_IN} - {
         "manual",
         "evm",
     }
@@ -71,6 +74,24 @@ class TestWeChatPay(GatewayTests):
     def provider(self, wechat_pay_shop: WeChatPayShop) -> Provider:
         """The bank, in WeChat Pay's dialect."""
         return WeChatPayProvider(wechat_pay_shop)
+
+
+class TestEpusdt(GatewayTests):
+    """An epusdt server."""
+
+    @pytest.fixture
+    def provider(self, epusdt_shop: EpusdtShop) -> Provider:
+        """The bank, in epusdt's dialect."""
+        return EpusdtProvider(epusdt_shop)
+
+
+class TestBepusdt(GatewayTests):
+    """The fork of epusdt."""
+
+    @pytest.fixture
+    def provider(self, epusdt_shop: EpusdtShop) -> Provider:
+        """The bank, in the dialect of the fork."""
+        return BepusdtProvider(epusdt_shop)
 
 
 class TestPayPal(GatewayTests):

@@ -20,6 +20,7 @@ from opentill.context import App
 from opentill.core import metrics
 from opentill.core.errors import MethodNotAllowed, NotFound
 from opentill.gateways.model import (
+    Acknowledges,
     Gateway,
     GatewayEvent,
     GatewayPaymentEvent,
@@ -79,7 +80,7 @@ def _verifiers(app: App, name: str, gateway: str) -> tuple[Gateway, ...]:
 
 async def _acknowledge(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -> None:
     """Send the response that makes a provider stop repeating the report."""
-    if is_notified(gateway):
+    if isinstance(gateway, Acknowledges):  # those that are ``Notified`` do as well
         response = Response(gateway.acknowledgement, headers={"content-type": "text/plain"})
         await response(scope, receive, send)
     else:

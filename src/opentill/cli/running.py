@@ -335,6 +335,22 @@ def paypal_settings(settings: Settings) -> list[str]:
     ]
 
 
+def epusdt_settings(settings: Settings) -> list[str]:
+    """Create the token of the bank's epusdt dialect, and return the settings of its shop."""
+    from opentill.sandbox import epusdt
+
+    file = epusdt.create(settings.data_dir) / epusdt.CREDENTIAL_FILE
+    prefix = "OPENTILL_GATEWAY_EPUSDT_"
+    return [
+        "epusdt's dialect:",
+        f"{prefix}URL={settings.sandbox_public_url}{epusdt.PATH}",
+        f"{prefix}TOKEN_FILE={file}",
+        "That of its fork bepusdt, instead of URL:",
+        f"{prefix}URL={settings.sandbox_public_url}{epusdt.FORK_PATH}",
+        f"{prefix}SERVER=bepusdt",
+    ]
+
+
 def bind_sandbox(settings: Settings) -> list[socket.socket]:
     """Listen at the sandbox bank's address. Raises ``ServeError``."""
     return http_server.bind(settings.sandbox_host, settings.sandbox_port, "OPENTILL_SANDBOX_PORT")

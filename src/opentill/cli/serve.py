@@ -51,6 +51,10 @@ def sandbox(
         bool,
         typer.Option("--alipay", help="Speak Alipay's dialect too; prints the gateway's settings."),
     ] = False,
+    epusdt: Annotated[
+        bool,
+        typer.Option("--epusdt", help="Speak epusdt's dialect too; prints the gateway's settings."),
+    ] = False,
     paypal: Annotated[
         bool,
         typer.Option("--paypal", help="Speak PayPal's dialect too; prints the gateway's settings."),
@@ -67,6 +71,7 @@ def sandbox(
         PRIVATE,
         alipay_settings,
         bind_sandbox,
+        epusdt_settings,
         lock_sandbox,
         paypal_settings,
         run_sandbox,
@@ -82,6 +87,8 @@ def sandbox(
     try:
         if alipay:
             lines += alipay_settings(settings)
+        if epusdt:
+            lines += epusdt_settings(settings)
         if paypal:
             lines += paypal_settings(settings)
         if wechat_pay:

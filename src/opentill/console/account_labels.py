@@ -10,6 +10,7 @@ from opentill.web.translations import N_, NC_
 GATEWAY_TITLE: Final = {
     "alipay": N_("Alipay"),
     "epay": NC_("gateway", "Epay"),
+    "epusdt": NC_("gateway", "epusdt"),
     "evm": N_("USDT and USDC"),
     "paypal": NC_("gateway", "PayPal"),
     "sandbox": N_("Sandbox bank"),
@@ -45,6 +46,7 @@ GATEWAY_ACCOUNT_RESULT: Final = {
 GATEWAY_ABOUT: Final = {
     "alipay": N_("Your own contract with Alipay"),
     "epay": N_("A server that speaks the Epay (易支付) protocol"),
+    "epusdt": N_("A server of the epusdt family, which takes USDT into your own wallets"),
     "evm": N_("Stablecoins on Ethereum and compatible chains, to addresses of your own wallet"),
     "paypal": N_("Cards and PayPal accounts"),
     "sandbox": N_("A simulated bank, for tests"),
@@ -68,6 +70,12 @@ CREDENTIAL: Final = {
     "epay_currency": N_("Currency"),
     "epay_mode": N_("How payments are started"),
     "epay_query": N_("How orders are queried"),
+    "epusdt_url": N_("Address of the server"),
+    "epusdt_token": N_("API token"),
+    "epusdt_server": N_("Kind of server"),
+    "epusdt_currency": N_("Currency"),
+    "epusdt_trade_type": N_("Token and network"),
+    "epusdt_rate": N_("Rate"),
     "evm_rpc_url": N_("Address of the node"),
     "evm_chain_id": N_("Number of the chain"),
     "evm_xpub": N_("Extended public key"),
@@ -110,6 +118,11 @@ CREDENTIAL_HINT: Final = {
     "epay_url": N_("The folder of its submit.php."),
     "epay_mode": N_("mapi, or submit if the server has no mapi.php."),
     "epay_query": N_("get, or post so that the key is in no address."),
+    "epusdt_token": N_("api_auth_token or auth_token in the settings of the server."),
+    "epusdt_server": N_("epusdt, or bepusdt for that fork."),
+    "epusdt_currency": N_("Of the server’s amounts. Its documents name CNY."),
+    "epusdt_trade_type": N_("With bepusdt: usdt.trc20, usdt.bep20 and others."),
+    "epusdt_rate": N_("With bepusdt: units of the currency for one token, such as 7.2 or ~1.02."),
     "evm_rpc_url": N_("https://… of its JSON-RPC, with the key of your node service."),
     "evm_chain_id": N_(
         "1 is Ethereum, 56 BNB Smart Chain, 137 Polygon, 8453 Base, 42161 Arbitrum."

@@ -317,6 +317,13 @@ class Notified(Gateway, Protocol):
         ...
 
 
+@runtime_checkable
+class Acknowledges(Protocol):
+    """Implemented by adapters whose provider expects a response of its own to callbacks."""
+
+    acknowledgement: bytes  # any other response makes the provider send the callback again
+
+
 def is_notified(gateway: Gateway | None) -> TypeGuard[Notified]:
     """Whether an adapter is ``Notified``; faster than ``isinstance`` with a protocol."""
     return hasattr(gateway, "read_notice")

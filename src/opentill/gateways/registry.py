@@ -6,6 +6,7 @@ that takes the ``Settings`` and returns a ``Gateway``. It cannot replace a built
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
@@ -60,6 +61,24 @@ OPTIONS: Final = (
     Option(
         "epay", "epay_query", "post: orders are queried without the key in an address",
         secret=False, default="get",
+    ),
+    Option("epusdt", "epusdt_url", "the epusdt server's address", secret=False),
+    Option("epusdt", "epusdt_token", "the API token of the server (api_auth_token, auth_token)"),
+    Option(
+        "epusdt", "epusdt_server", "bepusdt: the server is that fork", secret=False,
+        default="epusdt",
+    ),
+    Option(
+        "epusdt", "epusdt_currency", "the currency of the server's amounts", secret=False,
+        default="CNY",
+    ),
+    Option(
+        "epusdt", "epusdt_trade_type", "with bepusdt, a token and its network, such as usdt.bep20;"
+        " usdt.trc20 without it", secret=False, optional=True,
+    ),
+    Option(
+        "epusdt", "epusdt_rate", "with bepusdt, how many units of the currency a token costs;"
+        " the server's own rate without it", secret=False, optional=True,
     ),
     Option("alipay", "alipay_app_id", "the number of the application at Alipay", secret=False),
     Option(
@@ -165,6 +184,7 @@ OPTIONS: Final = (
         Option(name, f"{name}_methods", text, secret=False, default=default)
         for name, text, default in (
             ("stripe", _METHODS, _EVERY_METHOD),
+            ("epusdt", _METHODS, _EVERY_METHOD),
             ("epay", "on offer; WECHAT_PAY=wxpay2 for a type of another name", "ALIPAY,WECHAT_PAY"),
             ("alipay", _METHODS, _EVERY_METHOD),
             ("wechat_pay", _METHODS, _EVERY_METHOD),
@@ -181,64 +201,34 @@ def _sandbox(settings: Settings) -> Gateway:
     return SandboxGateway(settings.sandbox_url, settings.sandbox_secret)
 
 
-def _stripe(settings: Settings) -> Gateway:
-    # Imported late, because the library is slow to import.
-    from opentill.gateways.stripe.configuration import make
-
-    return make(settings.gateway_options)
-
-
 def _manual(settings: Settings) -> Gateway:
     return ManualGateway(instructions(settings.gateway_options))
 
 
-def _alipay(settings: Settings) -> Gateway:
-    # Imported late, because most deployments do not need it.
-    from opentill.gateways.alipay.configuration import make
+def _imported_late(gateway: str) -> Factory:
+    """Return the factory of an adapter that is imported when it is needed: most are not."""
 
-    return make(settings.gateway_options)
+    def create(settings: Settings) -> Gateway:
+        module = import_module(f"opentill.gateways.{gateway}.configuration")
+        adapter: Gateway = module.make(settings.gateway_options)
+        return adapter
 
-
-def _wechat_pay(settings: Settings) -> Gateway:
-    # Imported late, because most deployments do not need it.
-    from opentill.gateways.wechat_pay.configuration import make
-
-    return make(settings.gateway_options)
-
-
-def _paypal(settings: Settings) -> Gateway:
-    # Imported late, because most deployments do not need it.
-    from opentill.gateways.paypal.configuration import make
-
-    return make(settings.gateway_options)
-
-
-def _evm(settings: Settings) -> Gateway:
-    # Imported late, because most deployments do not need it.
-    from opentill.gateways.evm.configuration import make
-
-    return make(settings.gateway_options)
-
-
-def _epay(settings: Settings) -> Gateway:
-    # Imported late, because most deployments do not need it.
-    from opentill.gateways.epay.configuration import make
-
-    return make(settings.gateway_options)
+    return create
 
 
 BUILT_IN: Final[dict[str, Factory]] = {
     "manual": _manual,
     "sandbox": _sandbox,
-    "stripe": _stripe,
-    "epay": _epay,
-    "alipay": _alipay,
-    "wechat_pay": _wechat_pay,
-    "paypal": _paypal,
-    "evm": _evm,
+    "stripe": _imported_late("stripe"),
+    "epay": _imported_late("epay"),
+    "alipay": _imported_late("alipay"),
+    "wechat_pay": _imported_late("wechat_pay"),
+    "paypal": _imported_late("paypal"),
+    "evm": _imported_late("evm"),
+    "epusdt": _imported_late("epusdt"),
 }
 # Gateways that cannot always report the result of a refund, so that an operator may record it.
-_OPERATOR_MAY_REPORT: Final = frozenset({"epay", "evm", "manual"})
+_OPERATOR_MAY_REPORT: Final = frozenset({"epay", "epusdt", "evm", "manual"})
 
 
 def self_reporting(gateways: Collection[str]) -> frozenset[str]:

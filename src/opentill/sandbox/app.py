@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from opentill.sandbox import alipay, api, pages, paypal, wechat_pay
+from opentill.sandbox import alipay, api, epusdt, pages, paypal, wechat_pay
 from opentill.sandbox.bank import Bank
 from opentill.sandbox.callbacks import RECEIVER, Dispatcher
 from opentill.sandbox.dialects import Dialect, Dialects
@@ -34,7 +34,8 @@ def create_app(
     """Return the bank as an ASGI application; it opens its storage when it is started.
 
     ``data_dir`` holds ``sandbox.sqlite3`` and is created if missing. If it has keys of
-    ``alipay.create``, ``wechat_pay.create`` or ``paypal.create``, the bank speaks that dialect too.
+    ``alipay.create``, ``wechat_pay.create``, ``paypal.create`` or ``epusdt.create``, the bank
+    speaks that dialect too.
     ``secret`` is the bearer token of shops and signs callbacks. ``public_url`` is the bank's URL
     for customers. Only one process may serve a data directory. Raises ValueError if the secret is
     empty.
@@ -98,6 +99,8 @@ def _load_dialects(data_dir: Path, public_url: str) -> Dialects:
         dialects[wechat_pay.WeChatPay.name] = wechat_pay.WeChatPay(merchant, public_url)
     if (account := paypal.load(data_dir)) is not None:
         dialects[paypal.PayPal.name] = paypal.PayPal(account, public_url)
+    if (token := epusdt.load(data_dir)) is not None:
+        dialects[epusdt.Epusdt.name] = epusdt.Epusdt(token, public_url)
     return dialects
 
 

@@ -81,7 +81,7 @@ DIALECT_FAULTS: Final[tuple[FaultKind, ...]] = (
     "unconfirmed",
 )
 FAULTS: Final[dict[Operation, tuple[FaultKind, ...]]] = {
-    "pay": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS, "other_account"),
+    "pay": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS, "wrong_amount", "other_account"),
     "find": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS, "wrong_amount", "other_account"),
     "capture": (*_RESPONSE_FAULTS, "wrong_amount", "other_account"),
     "close": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS),

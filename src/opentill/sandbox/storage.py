@@ -128,6 +128,16 @@ create table if not exists paypal_webhooks (
     event_types text not null,
     created_at integer not null
 ) without rowid;
+create table if not exists epusdt_orders (
+    payment_id text primary key references payments,
+    trade_id text not null unique,
+    is_fork integer not null,
+    trade_type text not null,
+    actual text not null,
+    address text not null,
+    expires_at integer not null,
+    canceled integer not null
+) without rowid;
 create table if not exists timers (
     id integer primary key,
     due_at integer not null,

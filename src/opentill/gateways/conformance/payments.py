@@ -36,12 +36,18 @@ class PaymentCases(Cases):
 
         run(work)
 
-    def test_started_twice(self, run: Run) -> None:
-        """A repeated request leads to the same payment, which is taken once."""
+    def test_started_twice(self, provider: Provider, run: Run) -> None:
+        """A repeated request leads to the same payment, which is taken once.
+
+        At a provider that refuses to repeat it, it says nothing about the payment.
+        """
 
         async def work(case: Case) -> None:
             request, outcome = await case.start()
             again = await case.pay(request)
+            if not provider.repeats_payments:
+                assert again.status == "UNKNOWN", again
+                again = outcome
             assert (again.status, again.provider_ref) == (outcome.status, outcome.provider_ref)
             await case.approve(request, again)
             paid = await case.settle(request.attempt_id, again.provider_ref)
@@ -57,7 +63,7 @@ class PaymentCases(Cases):
             request, provider_ref = await case.take()
             assert await case.taken(request.attempt_id) == provider.amount.minor
             again = await case.find(request.attempt_id, provider_ref)
-            assert (again.status, again.amount) == ("SUCCEEDED", provider.amount), again
+            case.assert_paid(again)
             assert again.method in (None, provider.method)
             assert await case.taken(request.attempt_id) == provider.amount.minor
 

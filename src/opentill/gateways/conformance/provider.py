@@ -35,6 +35,9 @@ class Provider(ABC):
     callback_url: str = "https://till.example/gateways/conformance/callback"
     secrets: Sequence[str] = ()  # texts that no reason, log or repr may show
     # What a provider cannot do. The suite then skips or changes the cases that need it.
+    repeats_payments: ClassVar[bool] = True  # our attempt id makes its payments idempotent
+    names_amounts: ClassVar[bool] = True  # a query of a payment names the amount that was paid
+    refunds: ClassVar[bool] = True  # it refunds; otherwise staff do, and refunds stay PENDING
     finds_refunds: ClassVar[bool] = True  # it can be queried for a refund by our id
     repeats_refunds: ClassVar[bool] = True  # our refund id makes its refunds idempotent
     customers_decline: ClassVar[bool] = True  # a customer's refusal ends the attempt
@@ -60,9 +63,12 @@ class Provider(ABC):
     def taken(self, attempt_id: str) -> int | None:
         """Return the minor units that customers paid; None if the provider has no such payment."""
 
-    @abstractmethod
     def refunded(self, attempt_id: str) -> int:
-        """Return the minor units of the payment that were refunded, or soon will be."""
+        """Return the minor units of the payment that were refunded, or soon will be.
+
+        Never called if ``refunds`` is false.
+        """
+        raise NotImplementedError
 
     def callbacks(self, attempt_id: str) -> Sequence[Callback]:
         """Return the callbacks about a payment, after waiting for the first one."""
