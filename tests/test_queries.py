@@ -41,6 +41,7 @@ OTHER_MODULES: Final = {
     "opentill.orders.transition_queries": "the statements of transitions",
     "opentill.payouts.overview_queries": "the list of payouts of all merchants",
     "opentill.webhooks.catchup_queries": "numbering events, and reading them by number",
+    "opentill.webhooks.figure_queries": "figures of deliveries, with bounded reads",
     "opentill.webhooks.dispatch_queries": "the statements of the dispatcher",
 }
 # Prefixes of the statements that check all books or count for metrics.

@@ -1,5 +1,7 @@
 """The start page for developers: the API's address and the first tasks."""
 
+from html import unescape
+
 from dashboard.pages import text_of
 from support.api_server import Shop
 from support.people import create_person
@@ -40,8 +42,40 @@ def test_a_test_event_is_done_only_when_a_server_accepted_a_delivery(shop: Shop)
         page = developer.get(path)
         text = text_of(page)
         assert ("Failing The last delivery failed." in text) == (state == "Failing"), status
+        failed = int(state == "Failing")
+        assert f"Last 7 days Deliveries 2 Last 7 days Failed {2 * failed} " in text, status
+        assert "Newest API errors View all No API errors in the last 7 days." in text
+        assert f"Delivered: {2 - 2 * failed} · Failed: {2 * failed}" in text, status
+        assert ("First steps · all done" in text) == (not failed), status
         assert ("Send a test event Done" in text) == (state == "Done"), status
         assert f'href="{path}/webhooks/{endpoint_id}"' in page.text
+
+
+def test_api_errors_are_counted_by_who_caused_them_and_listed(shop: Shop) -> None:
+    server = shop.api_server
+    developer = create_person(server, shop.id, "developer")
+    path = f"/dashboard/{shop.id}/developers"
+    shop.create_endpoint()
+    shop.create_paid_order()
+    assert shop.get("/v1/orders/order_unknown").status_code == 404
+    server.run(server._server.state.refused.write(server.app.db))
+    text = text_of(developer.get(path))
+    assert "API errors 1 Last 7 days" in text
+    assert "Newest API errors View all GET /v1/orders/order_unknown" in text
+    server.sql("update refused_requests set status = 500 where merchant_id = $1", shop.id)
+    text = text_of(developer.get(path))
+    assert "API errors 1 1 by the server (5xx)" in text
+
+
+def test_the_sample_exists_in_three_languages_and_names_the_key(shop: Shop) -> None:
+    developer = create_person(shop.api_server, shop.id, "developer")
+    page = developer.get(f"/dashboard/{shop.id}/developers")
+    text = text_of(page)
+    for part in ("curl http", ".checkouts.create(", "await fetch("):
+        assert part in unescape(page.text), part
+    hint = shop.api_server.sql("select hint from api_keys where merchant_id = $1", shop.id)
+    assert f"Put your key {hint[0]['hint']} into the environment variable" in text
+    assert page.text.count('type="radio" name="sample"') == 3
 
 
 def test_support_sees_no_step_of_a_page_that_it_may_not_open(shop: Shop) -> None:

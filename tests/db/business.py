@@ -117,6 +117,9 @@ class Business(OperatedBusiness):
         endpoint, log_query = await webhooks.find(tx, self.id, endpoint_id), webhooks.LogQuery()
         await webhooks.list_deliveries(tx, endpoint, None, log_query)
         await webhooks.find_delivery(tx, endpoint, event_id)
+        assert await webhooks.find_deliveries(tx, endpoint, [event_id])
+        _, figures = await webhooks.summarize_deliveries(tx, self.id, [0])
+        assert figures[endpoint_id].total
         await webhooks.list_events(tx, self.id, "order.paid", log_query)
         await webhooks.find_event(tx, self.id, event_id)
         assert endpoint_id in await webhooks.find_activity(tx, self.id)

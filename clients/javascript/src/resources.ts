@@ -575,8 +575,8 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * Send a test event.
    *
-   * Sends a `webhook.test` to this endpoint alone, whatever types it subscribes to, signed and
-   * retried like any event. No list of events has it, because nothing has happened. The
+   * Sends a `webhook.test` to this endpoint alone, whatever types it subscribes to, signed like
+   * any event and attempted once. No list of events has it, because nothing has happened. The
    * deliveries show its result, by `eventId`. The calls of a minute are limited, together with
    * those that resend events. Scope: `events:write`.
    *

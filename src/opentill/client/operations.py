@@ -685,9 +685,9 @@ def resend_events(
 def send_test_event(endpoint_id: str, *, idempotency_key: str | None = None) -> Request[Delivery]:
     """Send a test event.
 
-    Sends a ``webhook.test`` to this endpoint alone, whatever types it subscribes to, signed and
-    retried like any event. No list of events has it, because nothing has happened. The
-    deliveries show its result, by ``event_id``. The calls of a minute are limited, together
+    Sends a ``webhook.test`` to this endpoint alone, whatever types it subscribes to, signed
+    like any event and attempted once. No list of events has it, because nothing has happened.
+    The deliveries show its result, by ``event_id``. The calls of a minute are limited, together
     with those that resend events. Scope: ``events:write``.
     """
     return post(f"/v1/webhook-endpoints/{checked_id(endpoint_id)}/test", Delivery, idempotency_key)

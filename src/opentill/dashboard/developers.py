@@ -1,4 +1,4 @@
-"""The start page for developers: the API's address and the first tasks with it."""
+"""The start page for developers: the first tasks with the API, and then its figures."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,10 +6,14 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import merchants, orders, webhooks
+from opentill.dashboard import developers_overview, page_helpers
+from opentill.dashboard.developers_overview import Overview
 from opentill.db.database import Tx
 from opentill.portal import render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
+from opentill.reference import highlighting, samples
+from opentill.reference.samples import Sample
 from opentill.web.translations import N_
 from opentill.webhooks import DeliveryAttempt, Endpoint
 
@@ -17,19 +21,25 @@ PLACE: Final = f"{DASHBOARD_PATH}/developers"
 
 
 async def show(request: PageRequest) -> Response:
-    """Show the first tasks, and which of them are done.
+    """Show the first tasks, and which of them are done; once they are, figures of the last days.
 
     A task is None if the person may not see its page.
     """
     merchant_id, access = request.merchant_id, request.access
+    zone = page_helpers.zone_of(request)
+    stored_endpoints: list[Endpoint] = []
     keys = endpoints = None
     failing = 0
-    endpoint_id = delivery = ""
+    endpoint_id = delivery = key_hint = ""
+    overview: Overview | None = None
     attempt: DeliveryAttempt | None = None
     async with request.app.db.connection() as tx:
         if access.may("keys.read"):
-            stored_keys = await merchants.keys(tx, merchant_id)
-            keys = any(key.opens(request.now) for key in stored_keys)
+            valid_keys = [
+                key for key in await merchants.keys(tx, merchant_id) if key.opens(request.now)
+            ]
+            keys = bool(valid_keys)
+            key_hint = valid_keys[-1].hint if valid_keys else ""
         if access.may("endpoints.read"):
             stored_endpoints = await webhooks.search(tx, merchant_id)
             endpoints = bool(stored_endpoints)
@@ -40,12 +50,20 @@ async def show(request: PageRequest) -> Response:
                 endpoint_id = tried.id
                 attempt = await _last_attempt(tx, tried)
         sessions = bool(await orders.list_newest(tx, merchant_id, 1))
+        if delivery and sessions and keys is not False:
+            overview = await developers_overview.read(tx, request, zone, stored_endpoints)
     api_url = f"{request.app.settings.public_url}/v1"
     return render.page(
         request,
         "developers.html",
         api_url=api_url,
-        example=_example(api_url),
+        samples=[
+            (sample, highlighting.highlight(sample.text, sample.language))
+            for sample in _samples(api_url)
+        ],
+        key_hint=key_hint,
+        overview=overview,
+        zone=zone,
         keys=keys,
         sessions=sessions,
         endpoints=endpoints,
@@ -83,14 +101,22 @@ async def _last_attempt(tx: Tx, endpoint: Endpoint) -> DeliveryAttempt | None:
     return attempts[-1] if attempts else None
 
 
-def _example(api_url: str) -> str:
-    """Return a command for a shell that creates a checkout session."""
-    body = '{"item": {"name": "Tea, 100 g", "price": "9.99", "currency": "USD"}}'
-    return (
-        f"curl {api_url}/checkouts \\\n"
-        "  -H 'x-api-key: YOUR_KEY' \\\n"
-        "  -H 'content-type: application/json' \\\n"
-        f"  -d '{body}'"
+def _samples(api_url: str) -> tuple[Sample, ...]:
+    """Return programs that create a checkout session."""
+    item = {"name": "Tea, 100 g", "price": "9.99", "currency": "USD"}
+    return samples.all_samples(
+        samples.Request(
+            operation_id="createCheckoutSession",
+            method="POST",
+            url=f"{api_url}/checkouts",
+            ids=(),
+            credential=samples.Credential("x-api-key", "", "OPENTILL_KEY", "API key"),
+            body={"item": item},
+            media_type="application/json",
+            response_type="application/json",
+            is_list=False,
+            has_data=True,
+        )
     )
 
 

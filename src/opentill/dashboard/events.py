@@ -9,13 +9,11 @@ from starlette.responses import Response
 
 from opentill import merchants, orders, webhooks
 from opentill.core import money
-from opentill.core.errors import Invalid, KeyReused, NotFound
-from opentill.core.ids import is_id
-from opentill.dashboard import page_helpers
+from opentill.core.errors import Invalid, KeyReused
+from opentill.dashboard import event_search, page_helpers
 from opentill.dashboard.labels import EVENT_TYPE
-from opentill.db import clock
 from opentill.db.database import Tx
-from opentill.portal import form_ids, lists, payment_details, render
+from opentill.portal import form_ids, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
@@ -104,7 +102,7 @@ async def show(request: PageRequest) -> Response:
         query = LogQuery(within=days.range, before=lists.before(request), size=lists.SIZE)
         text = lists.text(request, "query")
         page = (
-            EventPage(await _search(tx, request, text), "")
+            EventPage(await event_search.search(tx, request, text), "")
             if text
             else await webhooks.list_events(tx, merchant.id, type_, query)
         )
@@ -123,28 +121,6 @@ async def show(request: PageRequest) -> Response:
         rows=rows,
         before=page.before,
     )
-
-
-async def _search(tx: Tx, request: PageRequest, text: str) -> list[StoredEvent]:
-    """Return the event with an id, or the events of the payment with an id, newest first.
-
-    Other filters do not apply, since an id leaves nothing to choose from.
-    """
-    if not is_id(text):
-        return []
-    try:
-        order = await orders.find(tx, request.merchant_id, text)
-    except NotFound:
-        return await webhooks.find_events(tx, request.merchant_id, [text])
-    history = await orders.history(tx, request.merchant_id, order.id)
-    order_events = await webhooks.find_order_events(
-        tx,
-        request.merchant_id,
-        order.id,
-        payment_details.event_times(history),
-        movable=clock.movable(request.app.settings.gateways),
-    )
-    return await webhooks.find_events(tx, request.merchant_id, [event.id for event in order_events])
 
 
 async def show_one(request: PageRequest) -> Response:

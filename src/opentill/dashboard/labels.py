@@ -429,5 +429,5 @@ TEAM_RESULT: Final = {
 TEST_RESULT: Final = {
     "SUCCEEDED": N_("Your server accepted it."),
     "PENDING": N_("Your server did not accept it."),
-    "FAILED": N_("Your server did not accept it. It is not sent any more."),
+    "FAILED": N_("Your server did not accept it."),
 }

@@ -12,8 +12,8 @@ from opentill.core import pasted
 from opentill.core.encryption import WrongKey
 from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.ids import is_id
-from opentill.dashboard import page_helpers
-from opentill.dashboard.labels import EVENT_DELIVERY
+from opentill.dashboard import delivery_figures, event_search, page_helpers
+from opentill.dashboard.labels import EVENT_DELIVERY, EVENT_TYPE
 from opentill.dashboard.webhooks import (
     FIELDS,
     PLACE,
@@ -30,8 +30,10 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 from opentill.webhooks import (
     DELIVERY_STATES,
+    SENT_TYPES,
     TYPES,
     DeliveryDetails,
+    DeliveryPage,
     Endpoint,
     EndpointFields,
     LogQuery,
@@ -41,8 +43,8 @@ from opentill.webhooks import (
 
 _STATUSES: Final[tuple[Literal["ENABLED", "DISABLED"], ...]] = ("ENABLED", "DISABLED")
 _DONE: Final = ("added", "changed", "enabled", "disabled", "rotated", "resent")
-_REFRESH_S: Final = 2
-_REFRESHED_MS: Final = 30_000  # the page reloads for at most this time, until a test has a result
+_POLL_S: Final = 1
+_POLLED_MS: Final = 60_000  # the page polls for at most this time, until a test has a result
 _DIGITS: Final = 18  # a number with this many digits fits into a bigint
 
 
@@ -56,17 +58,27 @@ async def _list_deliveries(request: PageRequest, tx: Tx, endpoint: Endpoint) -> 
     zone = page_helpers.zone_of(request)
     days = lists.days(request, zone)
     state = lists.choice(request, "status", DELIVERY_STATES)
-    query = LogQuery(within=days.range, before=lists.before(request))
+    type_ = lists.choice(request, "type", SENT_TYPES)
+    text = lists.text(request, "query")
+    query = LogQuery(within=days.range, before=lists.before(request), type=type_)
     deliveries = None
-    if request.access.may("events.read"):
+    if not request.access.may("events.read"):
+        pass
+    elif text:  # an id leaves nothing for other filters to choose from
+        event_ids = await event_search.find_ids(tx, request, text)
+        deliveries = DeliveryPage(await webhooks.find_deliveries(tx, endpoint, event_ids), "")
+    else:
         deliveries = await webhooks.list_deliveries(tx, endpoint, state, query)
-    names = [(name, request.localizer.gettext(EVENT_DELIVERY[name])) for name in DELIVERY_STATES]
+    gettext = request.localizer.gettext
     return {
         "zone": zone,
         "deliveries": deliveries,
         "days": days,
+        "text": text,
         "status_filter": state,
-        "statuses": names,
+        "statuses": [(name, gettext(EVENT_DELIVERY[name])) for name in DELIVERY_STATES],
+        "type_filter": type_,
+        "filter_types": [(name, gettext(EVENT_TYPE[name])) for name in SENT_TYPES],
     }
 
 
@@ -91,10 +103,14 @@ async def _render_endpoint(
         activity = await webhooks.find_activity(tx, request.merchant_id)
         listed = await _list_deliveries(request, tx, endpoint)
         test = await _find_test(request, tx, endpoint)
+        starts = delivery_figures.day_starts(request, page_helpers.zone_of(request))
+        figures, _ = await webhooks.summarize_deliveries(
+            tx, endpoint.merchant_id, starts, endpoint.id
+        )
     is_pending = (
         test is not None
         and not test.attempts
-        and request.now < test.delivery.created_at + _REFRESHED_MS
+        and request.now < test.delivery.created_at + _POLLED_MS
     )
     defaults: dict[str, Any] = {
         "form": msgspec.structs.asdict(endpoint),
@@ -117,7 +133,8 @@ async def _render_endpoint(
         why_disabled=WHY_DISABLED,
         form_id=form_ids.new_form_id,
         test=test,
-        refresh={"after_s": _REFRESH_S, "address": request.url()} if is_pending else None,
+        polls_after_s=_POLL_S if is_pending else None,
+        headlines=delivery_figures.list_headlines(request.localizer, figures),
         **page_values,
     )
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from opentill import merchants, people, webhooks
 from opentill.core.errors import Invalid, KeyReused
-from opentill.dashboard import page_helpers
+from opentill.dashboard import delivery_figures, page_helpers
 from opentill.db.database import Tx
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -81,6 +81,10 @@ async def _render_endpoints(
         merchant = await merchants.find(tx, request.merchant_id)
         endpoints = await webhooks.search(tx, request.merchant_id)
         activity = await webhooks.find_activity(tx, request.merchant_id)
+        zone = ZoneInfo(merchant.time_zone)
+        _, figures = await webhooks.summarize_deliveries(
+            tx, merchant.id, delivery_figures.day_starts(request, zone)
+        )
     text = lists.text(request, "query")
     defaults: dict[str, Any] = {"form": read_entries({}), "form_id": form_ids.new_form_id()}
     page_values: dict[str, Any] = {**defaults, **values}
@@ -91,9 +95,10 @@ async def _render_endpoints(
         errors=errors or {},
         endpoints=webhooks.matching(endpoints, text) if text else endpoints,
         activity=activity,
+        figures=figures,
         number=len(endpoints),
         text=text,
-        zone=ZoneInfo(merchant.time_zone),
+        zone=zone,
         types=TYPES,
         allows_http=request.app.outgoing.policy.allow_http,
         why_disabled=WHY_DISABLED,

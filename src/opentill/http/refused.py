@@ -26,6 +26,15 @@ from opentill.http.queries import RefusedRequest
 from opentill.http.responses import Failure
 from opentill.http.write_buffer import WriteBuffer
 
+__all__ = [
+    "KEEP_MS",
+    "MOST",
+    "RefusedRequest",
+    "RefusedRequests",
+    "newest",
+    "prune",
+    "truncate",
+]
 MOST: Final = 200  # at most this many requests are kept per merchant
 KEEP_MS: Final = 7 * 24 * 3600 * 1000
 _MOST_IN_ALL: Final = 1000  # at most this many requests wait in the memory of a process

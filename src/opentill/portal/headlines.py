@@ -18,7 +18,7 @@ class Headline(msgspec.Struct, frozen=True):
 
     ``name`` is a message id. ``change`` is a percentage with its sign, and ``compared`` names the
     period before and its figure; both are "" if there is nothing to compare with. ``sparkline`` is
-    the figure by day, None if there are too few days.
+    the figure by day, None if there are too few days. ``is_bad``: the figure asks for attention.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Headline(msgspec.Struct, frozen=True):
     compared: str = ""
     change: str = ""
     sparkline: Sparkline | None = None
+    is_bad: bool = False
 
 
 def change(localizer: Localizer, now: int, before: int) -> str:

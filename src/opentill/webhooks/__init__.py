@@ -6,6 +6,7 @@ from opentill.webhooks.delivery_log import (
     DeliveryPage,
     EventPage,
     LogQuery,
+    find_deliveries,
     find_delivery,
     find_event,
     find_events,
@@ -13,6 +14,7 @@ from opentill.webhooks.delivery_log import (
     list_events,
 )
 from opentill.webhooks.event_types import SENT_TYPES, TEST, TYPES, SentType, Type
+from opentill.webhooks.figures import MAX_COUNTED, DeliveryFigures, summarize_deliveries
 from opentill.webhooks.jobs import KEEP_EVENTS_MS
 from opentill.webhooks.model import (
     DELIVERY_STATES,
@@ -64,6 +66,7 @@ from opentill.webhooks.service import (
 __all__ = [
     "DELIVERY_STATES",
     "KEEP_EVENTS_MS",
+    "MAX_COUNTED",
     "MAX_ENDPOINTS",
     "REASON_FAILING",
     "REASON_GONE",
@@ -75,6 +78,7 @@ __all__ = [
     "Delivery",
     "DeliveryAttempt",
     "DeliveryDetails",
+    "DeliveryFigures",
     "DeliveryPage",
     "DeliveryState",
     "DeliveryStatus",
@@ -102,6 +106,7 @@ __all__ = [
     "find",
     "find_activity",
     "find_anywhere",
+    "find_deliveries",
     "find_deliveries_of",
     "find_delivery",
     "find_event",
@@ -123,5 +128,6 @@ __all__ = [
     "search",
     "send_test",
     "skip_waiting",
+    "summarize_deliveries",
     "update",
 ]

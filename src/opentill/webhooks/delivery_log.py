@@ -10,7 +10,7 @@ from opentill.core.errors import or_not_found
 from opentill.db.database import Tx
 from opentill.webhooks import queries
 from opentill.webhooks.endpoint_test import body_of_test
-from opentill.webhooks.event_types import TEST, Type
+from opentill.webhooks.event_types import TEST, SentType, Type
 from opentill.webhooks.model import (
     KEPT_ATTEMPTS,
     Delivery,
@@ -26,11 +26,15 @@ _EVER: Final = (0, 2**62)
 
 
 class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the log. ``within`` is inclusive Unix ms; ``before`` an event id or "" (newest)."""
+    """A page of the log. ``within`` is inclusive Unix ms; ``before`` an event id or "" (newest).
+
+    ``type`` selects deliveries of one type of event.
+    """
 
     within: tuple[int, int] = _EVER
     before: str = ""
     size: int = 20
+    type: SentType | None = None
 
 
 class DeliveryDetails(msgspec.Struct, frozen=True):
@@ -66,8 +70,9 @@ async def list_deliveries(
     since, until = query.within
     scan = {"before": query.before or _NEWEST, "max_scanned": _MAX_SCANNED}
     deliveries = await queries.DELIVERIES_BEFORE.all(
-        tx, **scope, **scan, state=state, since=since, until=until, limit=query.size + 1
-    )
+        tx, **scope, **scan, state=state, type=query.type, since=since, until=until,
+        limit=query.size + 1,
+    )  # fmt: skip
     if len(deliveries) > query.size:
         deliveries = deliveries[: query.size]
         before = deliveries[-1].event_id
@@ -118,6 +123,15 @@ async def find_delivery(tx: Tx, endpoint: Endpoint, event_id: str) -> DeliveryDe
     )  # fmt: skip
     details = await _with_details(tx, endpoint, deliveries)
     return details[0] if details else None
+
+
+async def find_deliveries(
+    tx: Tx, endpoint: Endpoint, event_ids: Sequence[str]
+) -> list[DeliveryDetails]:
+    """Return the deliveries of events to an endpoint, newest event first."""
+    scope = {"merchant_id": endpoint.merchant_id, "endpoint_id": endpoint.id}
+    deliveries = await queries.DELIVERIES_AMONG.all(tx, **scope, event_ids=list(event_ids))
+    return await _with_details(tx, endpoint, deliveries)
 
 
 async def list_events(tx: Tx, merchant_id: str, type_: Type | None, query: LogQuery) -> EventPage:

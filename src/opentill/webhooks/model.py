@@ -61,7 +61,8 @@ class EndpointActivity(msgspec.Struct, frozen=True):
     """Summary of an endpoint's newest deliveries: count, failures, and the last one.
 
     Test events count for the last one only. ``is_failing``: whether the newest delivery of an event
-    that was attempted has failed, finally or until its next attempt.
+    that was attempted has failed, finally or until its next attempt; if none was attempted, whether
+    the endpoint has failed since its last success.
     """
 
     endpoint_id: str

@@ -166,19 +166,23 @@ DELIVERIES = Query(
     f"select * {_LISTED} order by event_id desc limit :limit offset :offset",
 )
 # The newest `:newest` deliveries of each endpoint: how many there are and how many failed, finally
-# or until the next attempt. The ids of events sort by time.
+# or until the next attempt. The ids of events sort by time. If none of them was attempted yet, as
+# behind many others that wait for a failing endpoint, its lease says whether it fails.
 ACTIVITY = Query(
     EndpointActivity,
     f"""
     select w.id as endpoint_id, d.deliveries, d.failed, d.last_at, d.last_state, d.is_failing
-    from webhook_endpoints w cross join lateral (
+    from webhook_endpoints w
+    join endpoint_leases l on l.merchant_id = w.merchant_id and l.endpoint_id = w.id
+    cross join lateral (
         select count(*) filter (where type <> 'webhook.test') as deliveries,
             max(created_at) as last_at,
             (array_agg({_STATE} order by created_at desc, event_id desc))[1] as last_state,
             count(*) filter (where type <> 'webhook.test'
                 and {_STATE} in ('FAILED', 'RETRYING')) as failed,
             coalesce((array_agg({_STATE} in ('FAILED', 'RETRYING') order by event_id desc)
-                filter (where type <> 'webhook.test' and {_STATE} <> 'PENDING'))[1], false)
+                filter (where type <> 'webhook.test' and {_STATE} <> 'PENDING'))[1],
+                l.failing_since is not null and count(*) filter (where type <> 'webhook.test') > 0)
                 as is_failing
         from (
             select event_id, status, attempts, created_at, type from webhook_deliveries
@@ -215,9 +219,20 @@ DELIVERIES_BEFORE = Query(
         where merchant_id = :merchant_id and endpoint_id = :endpoint_id and event_id < :before
         order by event_id desc limit :max_scanned
     ) d
-    where (:state::text is null or {_STATE} = :state) and created_at between :since and :until
+    where (:state::text is null or {_STATE} = :state) and (:type::text is null or type = :type)
+        and created_at between :since and :until
     order by event_id desc limit :limit
     """,  # noqa: S608 - built from constants
+)
+# The deliveries of these events to an endpoint, newest first.
+DELIVERIES_AMONG = Query(
+    Delivery,
+    """
+    select * from webhook_deliveries
+    where merchant_id = :merchant_id and endpoint_id = :endpoint_id
+        and event_id = any (:event_ids::text[])
+    order by event_id desc
+    """,
 )
 DELIVERIES_SCANNED_TO = Value(
     str,

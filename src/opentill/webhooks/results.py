@@ -26,10 +26,14 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def result_of(due: DueDelivery, attempt: DeliveryAttempt, now: int) -> Result:
-    """Return the result of an attempt: succeeded, to be retried, or failed for good."""
+    """Return the result of an attempt: succeeded, to be retried, or failed for good.
+
+    A test is attempted once: whoever asked for it looks at its result, and can send another one.
+    """
     if attempt.outcome == "delivered":
         return Result(attempt, due.step + 1, "SUCCEEDED", None)
-    next_try_at = schedule.next_try(due.step + 1, now)
+    is_test = due.body is None
+    next_try_at = None if is_test else schedule.next_try(due.step + 1, now)
     return Result(
         attempt, due.step + 1, "FAILED" if next_try_at is None else "PENDING", next_try_at
     )
