@@ -36,7 +36,7 @@ async def test_the_merchant_sees_refunds_made_at_the_provider(
     await join(page, url + link.path)
     violations: list[object] = []
     for language, text in (
-        ("en", "was reversed; the money is back on the balance"),
+        ("en", "was reversed; the money is back in the balance"),
         ("zh-Hant", "已被沖回"),
     ):
         await page.goto(f"{url}/dashboard/{order.merchant_id}/payments/{order.id}?lang={language}")

@@ -81,7 +81,7 @@ def test_staff_reverse_a_refund_whose_money_came_back(shop: Shop) -> None:
     response = agent.post(path, form | {"reason": "the transfer came back"})
     assert response.status_code == 303
     page = unescape(agent.get(f"/console/payments/{order['id']}").text)
-    assert "The refund of $4.00 was reversed; the money is back on the balance" in page
+    assert "The refund of $4.00 was reversed; the money is back in the balance" in page
     assert "the transfer came back" in page
     after = shop.data("GET", f"/v1/refunds/{refund['id']}")
     assert (after["status"], after["errorMessage"]) == ("FAILED", "the transfer came back")

@@ -91,7 +91,7 @@ def test_a_dispute_is_contested_and_may_still_be_accepted(shop: Shop) -> None:
     assert "You contest the dispute." in page
     assert "Contested: the operator submits your evidence" in page
     assert "Contest the dispute" not in page
-    assert "Under review" in text_of(agent.get("/console/disputes?status=UNDER_REVIEW"))
+    assert "Contested" in text_of(agent.get("/console/disputes?status=UNDER_REVIEW"))
     assert "Contested: submit the evidence" in text_of(agent.get(f"/console/disputes/{dispute.id}"))
     assert page.count("The parcel arrived on Monday.") == 1
     accepted = ada.post(f"{path}/response", {"response": "ACCEPTED"})
@@ -199,7 +199,14 @@ def test_a_disputed_payment_leads_to_the_dispute_until_it_is_decided(shop: Shop)
     page = text_of(ada.get(payment))
     assert ("You have contested it." in page, "Respond to the dispute" in page) == (True, False)
     assert "needs a response" not in text_of(ada.get(home))
-    assert "Under review" in text_of(ada.get(f"/dashboard/{shop.id}/disputes"))
+    listed = f"/dashboard/{shop.id}/disputes"
+    assert "Sent to the operator" in text_of(ada.get(listed))
+    server.tx(
+        lambda tx: disputes.add_note(
+            tx, shop.id, dispute.id, "Submitted", "bo", server.app.clock() + 1
+        )
+    )
+    assert "Under review" in text_of(ada.get(listed))
     server.tx(
         lambda tx: disputes.decide(
             tx, shop.id, dispute.id, "won", who="bo", reason="evidence", now=server.app.clock()
@@ -285,8 +292,11 @@ def test_one_form_contests_with_files_facts_and_an_explanation(shop: Shop) -> No
         "She signed for it."
     )
     page = text_of(ada.get(path))
-    assert "document.pdf 1 KB" in page
-    assert "messages.pdf 1 KB" in page
+    assert "document.pdf Proof of delivery · " in page
+    assert "messages.pdf Messages with the customer · " in page
+    assert "Your explanation Carrier: DHL Tracking number: 00340" in page
+    assert page.count("She signed for it.") == 1  # not among the notes again
+    assert "Sent to the operator" in page
 
 
 def test_a_wrong_fact_or_file_is_shown_at_its_field_and_contests_nothing(shop: Shop) -> None:
@@ -314,9 +324,11 @@ def test_a_won_dispute_says_that_its_fee_was_not_charged(shop: Shop) -> None:
         )
     )
     page = text_of(ada.get(_path(shop, dispute)))
+    assert "You won the dispute The bank decided for you on " in page
+    assert "You keep $9.99, and the fee of $15.00 was not charged." in page
     assert "None. You keep the payment, and the fee of $15.00 was not charged." in page
     listed = ada.get(f"/dashboard/{shop.id}/disputes")
     assert "Won on " in text_of(listed)
     _open(shop)
     listed = text_of(ada.get(f"/dashboard/{shop.id}/disputes"))
-    assert "All 2 To respond 1 Under review 0 Won 1 Lost 0" in listed
+    assert "All 2 To respond 1 Contested 0 Won 1 Lost 0" in listed

@@ -56,6 +56,18 @@ def test_another_merchants_payment_is_not_found(shop: Shop) -> None:
     assert list_refunds(other_shop, other_order) == []
 
 
+def test_a_payment_lists_the_other_payments_of_its_customer(shop: Shop) -> None:
+    first, second = (
+        shop.create_paid_order(customerEmail="ada@example.com")["id"] for _ in range(2)
+    )
+    stranger = shop.create_paid_order(customerEmail="eve@example.com")["id"]
+    owner = create_person(shop.api_server, shop.id, "owner")
+    page = owner.get(page_path(shop, first)).text
+    table = page.partition("Other payments of this customer")[2].partition("</table>")[0]
+    assert re.findall(r"/payments/(order_[0-9a-z]+)", table) == [second]
+    assert "Other payments of this customer" not in owner.get(page_path(shop, stranger)).text
+
+
 def test_the_receipt_shows_what_was_paid_less_the_refunds(shop: Shop, clock: Any) -> None:
     eventful_order = EventfulOrder(shop, clock)
     page = create_person(shop.api_server, shop.id, "support").get(

@@ -40,7 +40,7 @@ def test_the_timeline_shows_what_happened_newest_first_and_no_bookkeeping(
         "Dispute won: $15.00",
         "Dispute of $15.00 opened",
         "Settled: the money is available",
-        "The refund of $1.00 failed; the money is back on the balance",
+        "The refund of $1.00 failed; the money is back in the balance",
         "Refund of $1.00",
         "The bank confirmed the refund of $5.00",
         "Refund of $5.00",
@@ -54,15 +54,15 @@ def test_the_timeline_shows_what_happened_newest_first_and_no_bookkeeping(
     assert not re.search(r"\b(txn|evt|att|re)_[0-9a-z]{14,}", timeline)
     assert ledger_rows(page) == [
         "Correction +$0.50 Available $14.70",
-        "Refund -$5.00 On hold $0.00",
+        "Failed refund returned +$1.00 Pending $14.20",
+        "Refund -$1.00 Pending $13.20",
+        "Refund -$5.00 Pending $14.20",
         "Fee -$0.80 Pending $19.20",
         "Payment +$20.00 Pending $20.00",
         # Transfers between the balances, which are folded.
         "Released $15.00 from On hold to Available $0.00 Available $14.20 On hold $0.00",
         "Held for dispute $15.00 from Available to On hold $0.00 Available -$0.80 On hold $15.00",
         "Settlement $14.20 from Pending to Available $0.00 Pending $0.00 Available $14.20",
-        "Released $1.00 from On hold to Pending $0.00 Pending $14.20 On hold $0.00",
-        "Held for refund $1.00 from Pending to On hold $0.00 Pending $13.20 On hold $1.00",
         "Held for refund $5.00 from Pending to On hold $0.00 Pending $14.20 On hold $5.00",
     ]
     assert event_types(page) == [

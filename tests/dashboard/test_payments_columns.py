@@ -117,7 +117,7 @@ def test_the_tab_of_refunds_shows_what_was_refunded_of_how_much(shop: Shop) -> N
     ("response", "chip"),
     [
         (None, "Dispute needs response"),
-        ("CONTESTED", "Dispute under review"),
+        ("CONTESTED", "Dispute contested"),
         ("ACCEPTED", "Dispute accepted"),
     ],
 )

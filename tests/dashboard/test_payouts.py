@@ -98,6 +98,8 @@ def test_a_payout_shows_the_payments_fees_and_refunds_that_it_contains(shop: Sho
     ):  # fmt: skip
         assert line in text, line
     assert f"/payments/{partly_refunded}" in html
+    payment = text_of(read_page(owner, shop, f"payments/{partly_refunded}"))
+    assert "Payout $14.00 On its way" in payment
     assert f'/payouts/{second.id}">' not in html
     assert "Adjustments (1) $10.00 Payout $10.00" in text_of(
         read_page(owner, shop, f"payouts/{first.id}")

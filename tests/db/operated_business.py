@@ -5,6 +5,8 @@ from datetime import UTC
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from db.paid_business import PaidBusiness
 from opentill import (
     adjustments,
@@ -67,6 +69,8 @@ class OperatedBusiness(PaidBusiness):
             )
         )
         api_server.tx(lambda tx: disputes.read_evidence(tx, self.id, evidence.id))
+        answered = msgspec.structs.replace(dispute, response="CONTESTED")
+        api_server.tx(lambda tx: disputes.find_unforwarded(tx, self.id, [answered]))
         api_server.tx(lambda tx: disputes.set_deadline(tx, self.id, dispute.id, DAY, self.now))
         api_server.tx(
             lambda tx: disputes.respond(
@@ -162,6 +166,7 @@ class OperatedBusiness(PaidBusiness):
             self.shop.data("GET", path)
         self.read_contents(payout.id)
         api_server.tx(lambda tx: payouts.search(tx, self.id, "PAID"))
+        assert api_server.tx(lambda tx: payouts.find_first_since(tx, self.id, "USD", 0))
         api_server.tx(lambda tx: payouts.failed_since(tx, self.id, 0))
         for is_approved in (True, False):
             payout_request = payouts.PayoutRequest(

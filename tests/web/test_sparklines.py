@@ -8,14 +8,12 @@ def test_the_line_leads_from_zero_to_the_highest_value() -> None:
     assert drawing is not None
     assert drawing.line == "0.0,30.0 60.0,16.0 120.0,2.0"
     assert drawing.area == "0,32 0.0,30.0 60.0,16.0 120.0,2.0 120,32"
-    assert drawing.open_line == ""
 
 
-def test_the_line_to_a_value_that_may_still_change_is_drawn_apart() -> None:
-    drawing = sparklines.draw("Volume by day", [0, 50, 100], is_open=True)
-    assert drawing is not None
-    assert drawing.line == "0.0,30.0 60.0,16.0"
-    assert drawing.open_line == "60.0,16.0 120.0,2.0"
+def test_a_value_that_may_still_change_is_left_out() -> None:
+    drawing = sparklines.draw("Volume by day", [50, 100, 0], is_open=True)
+    assert drawing == sparklines.draw("Volume by day", [50, 100])
+    assert sparklines.draw("Volume by hour", [50, 0], is_open=True) is None
 
 
 def test_negative_values_are_below_zero() -> None:

@@ -49,3 +49,18 @@ def compose(
         if (entry := entries.get(field.name, "").strip())
     ]
     return "\n\n".join(part for part in ("\n".join(lines), form.get("explanation", "")) if part)
+
+
+def read_files(statement: str, files: Sequence[str]) -> dict[str, str]:
+    """Return what the files are evidence of, such as of the delivery, by their names.
+
+    ``statement`` is a text of ``compose``; files that it does not name are left out.
+    """
+    lines = (line.partition(": ") for line in statement.splitlines())
+    return {name: label for label, _, name in lines if name in files}
+
+
+def without_files(statement: str, files: Sequence[str]) -> str:
+    """Return a text of ``compose`` without the lines of its files."""
+    lines = [line for line in statement.splitlines() if line.partition(": ")[2] not in files]
+    return "\n".join(lines).strip()

@@ -19,6 +19,7 @@ from opentill.merchants import Actor
 from opentill.orders import HistoryRow
 from opentill.portal import (
     form_ids,
+    member_names,
     notes,
     payment_details,
     payment_record,
@@ -71,6 +72,7 @@ async def _render_dispute(
 ) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
+        names = await member_names.read(tx, merchant.id)
         dispute = await _find_dispute(tx, request)
         dispute_notes = await disputes.list_notes(tx, dispute)
         files = await disputes.list_evidence(tx, dispute)
@@ -81,6 +83,8 @@ async def _render_dispute(
             order = await orders.find(tx, merchant.id, dispute.order_id)
             attempt = await orders.find_attempt(tx, merchant.id, dispute.attempt_id)
     card = attempt and orders.card_of_attempt(attempt)
+    statement = _find_statement(dispute, dispute_notes)
+    responded_at = _find_response_time(dispute, files, dispute_notes)
     return render.page(
         request,
         "dispute.html",
@@ -99,7 +103,12 @@ async def _render_dispute(
         held=order and Money(payment_details.held_minor(dispute, order), dispute.debit_currency),
         files=files,
         full=len(files) >= disputes.MAX_FILES,
-        history=_build_history(dispute, dispute_notes, files, history),
+        statement=dispute_statement.without_files(statement, [file.name for file in files]),
+        categories=dispute_statement.read_files(statement, [file.name for file in files]),
+        names=names,
+        history=_build_history(
+            dispute, [note for note in dispute_notes if note.note != statement], files, history
+        ),
         entries=[(entry, Money(entry.shown_minor, entry.currency)) for entry in entries],
         errors=errors or {},
         note=note,
@@ -108,7 +117,8 @@ async def _render_dispute(
         longest_fact=dispute_statement.LONGEST_FACT,
         has_evidence=_has_evidence(files, dispute_notes),
         own_notes=sum(item.by_merchant for item in dispute_notes),
-        responded_at=_find_response_time(dispute, files, dispute_notes),
+        responded_at=responded_at,
+        is_unforwarded=responded_at is None,
         scripts=True,
         max_note=LONGEST_NOTE,
         full_of_notes=len(dispute_notes) >= MOST_NOTES,
@@ -119,6 +129,16 @@ async def _render_dispute(
 def _has_evidence(files: list[Evidence], dispute_notes: list[Note]) -> bool:
     """Return whether the merchant has given a file or a note that the bank can get."""
     return bool(files) or any(note.by_merchant for note in dispute_notes)
+
+
+def _find_statement(dispute: Dispute, dispute_notes: list[Note]) -> str:
+    """Return the facts and the explanation with which the dispute was contested, "" for none.
+
+    They are a note of the moment of the response.
+    """
+    at = dispute.responded_at
+    own = [note.note for note in dispute_notes if note.by_merchant and note.at == at]
+    return own[-1] if own else ""
 
 
 def _find_response_time(
@@ -364,7 +384,7 @@ pages: Final = (
         "disputes.respond",
         respond,
         fields=("response",),
-        files=2 * disputes.MAX_BYTES,
+        files=3 * disputes.MAX_BYTES,
     ),
     Page("GET", f"{_ONE}/payment.pdf", "disputes.read", show_record),
     Page("GET", f"{_ONE}/evidence/{{file:id}}", "disputes.read", download, is_file=True),

@@ -36,6 +36,7 @@ async def show_list(request: PageRequest) -> Response:
         )
         if awaiting_response.number:
             stakes = await disputes.sum_at_stake(tx, request.merchant_id)
+        unforwarded = await disputes.find_unforwarded(tx, request.merchant_id, rows)
         if request.access.may("customers.read"):
             customers = await orders.find_customers_of_orders(
                 tx, ((row.merchant_id, row.order_id) for row in rows)
@@ -48,6 +49,7 @@ async def show_list(request: PageRequest) -> Response:
         "disputes.html",
         zone=zone,
         customers=customers,
+        unforwarded=unforwarded,
         days=days,
         chosen=state,
         tabs=_tabs(counts, state),
@@ -85,10 +87,12 @@ def _read_query_string(request: PageRequest) -> str:
 async def show_rate(request: PageRequest) -> Response:
     """Show the dispute rates of the last months, by payment method and card brand."""
     await figures.catch_up(request.app.db, request.merchant_id)
-    rows = await dispute_rates.read(
-        request.app.db, request.localizer, request.merchant_id, request.now
+    rows, chart = await request.app.db.read_snapshot(
+        lambda tx: dispute_rates.read_with_chart(
+            tx, request.localizer, request.merchant_id, request.now
+        )
     )
-    return render.page(request, "disputes_rate.html", rows=rows)
+    return render.page(request, "disputes_rate.html", scripts=True, rows=rows, rate_chart=chart)
 
 
 async def show_file(request: PageRequest) -> Response:

@@ -5,11 +5,14 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from opentill import checkouts, merchants, orders, people, refunds, webhooks
+from opentill import checkouts, merchants, orders, payouts, people, refunds, webhooks
 from opentill.core.errors import Invalid, KeyReused, NotFound
+from opentill.core.money import Money
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
-from opentill.dashboard import page_helpers, payment_refund, sessions_again
+from opentill.dashboard import listed_payments, page_helpers, payment_refund, sessions_again
+from opentill.dashboard.listed_payments import Listed
 from opentill.db.database import Tx
+from opentill.orders import Order
 from opentill.portal import form_ids, notes, payment_details, payment_facts, refund_form, render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
@@ -19,6 +22,7 @@ from opentill.web.translations import N_
 
 _REASON: Final = "on the page of a payment"
 _LONGEST_REASON: Final = 255  # characters
+_MOST_OTHERS: Final = 5  # other payments of the customer
 
 
 async def show(request: PageRequest) -> Response:
@@ -43,6 +47,13 @@ async def _render_payment(
 async def _read_values(request: PageRequest) -> dict[str, Any]:
     """Return the values of the page without ``errors``, ``note`` and ``how``."""
     payment = await payment_details.read(request.app, request.access, request.ids["order"])
+    order = payment.order
+    payout = None
+    if order.settled_at is not None and request.access.may("payouts.read"):
+        async with request.app.db.connection() as tx:
+            payout = await payouts.find_first_since(
+                tx, order.merchant_id, order.settled_currency, order.settled_at
+            )
     refund_id, may_resend = request.query.get("refund"), request.access.may("events.resend")
     return {
         **payment_facts.template_values(payment, request.localizer, request.now),
@@ -53,6 +64,8 @@ async def _read_values(request: PageRequest) -> dict[str, Any]:
         "longest_note": LONGEST_NOTE,
         "most_notes": MOST_NOTES,
         "form_id": form_ids.new_form_id,
+        "payout": payout and (payout, Money(payout.amount_minor, payout.currency)),
+        "others": await _other_payments(request, order),
         "failed_refunds": [
             (
                 one,
@@ -64,6 +77,20 @@ async def _read_values(request: PageRequest) -> dict[str, Any]:
             if one.needs_attention
         ],
     }
+
+
+async def _other_payments(request: PageRequest, order: Order) -> list[tuple[Listed, Money]]:
+    """Return the newest other payments of the customer, as far as the person may see customers."""
+    if not order.customer_email or not request.access.may("customers.read"):
+        return []
+    newest = await orders.newest_of_customer(
+        request.app.replica.reading(), order.merchant_id, order.customer_email, _MOST_OTHERS + 1
+    )
+    others = [other for other in newest if other.id != order.id][:_MOST_OTHERS]
+    return [
+        (listed, Money(listed.order.amount_minor, listed.order.currency))
+        for listed in await listed_payments.read(request, others)
+    ]
 
 
 async def _values_behind(request: PageRequest) -> dict[str, Any]:

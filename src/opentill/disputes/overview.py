@@ -128,6 +128,15 @@ async def list_unforwarded(tx: Tx, limit: int) -> list[Dispute]:
     return await queries.UNFORWARDED.all(tx, limit=limit)
 
 
+async def find_unforwarded(tx: Tx, merchant_id: str, disputes: Sequence[Dispute]) -> frozenset[str]:
+    """Return the ids of those disputes of a merchant whose response waits for staff."""
+    ids = [dispute.id for dispute in disputes if dispute.status == "OPEN" and dispute.response]
+    if not ids:
+        return frozenset()
+    rows = await queries.UNFORWARDED_OF_IDS.all(tx, merchant_id=merchant_id, ids=ids)
+    return frozenset(row.id for row in rows)
+
+
 async def _find_last(tx: Tx, dispute_id: str) -> Dispute | None:
     try:
         return await find_anywhere(tx, dispute_id) if dispute_id else None

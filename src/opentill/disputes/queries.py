@@ -112,13 +112,10 @@ DUE = Query(
 OF_ALL = newest_by_status(
     Dispute, "disputes", "(:response::text is null or coalesce(response, 'NONE') = :response) and"
 )
-# Open disputes of all merchants whose merchant has responded, the oldest response first. Left out
-# are those to which staff have added a note after the merchant's last response, note or evidence.
-UNFORWARDED = Query(
-    Dispute,
-    """
-    select d.* from disputes d
-    where d.status = 'OPEN' and d.response is not null and not exists (
+# The merchant of the dispute `d` has responded, and staff have added no note after the merchant's
+# last response, note or evidence.
+_WAITS_FOR_STAFF = """
+    d.status = 'OPEN' and d.response is not null and not exists (
         select from dispute_notes n
         where n.merchant_id = d.merchant_id and n.dispute_id = d.id and not n.by_merchant
             and n.at >= greatest(
@@ -130,8 +127,21 @@ UNFORWARDED = Query(
                         and own.by_merchant)
             )
     )
-    order by d.responded_at, d.id limit :limit
-    """,
+"""
+# Open disputes of all merchants whose response waits for staff, the oldest response first.
+UNFORWARDED = Query(
+    Dispute,
+    f"""
+    select d.* from disputes d where {_WAITS_FOR_STAFF} order by d.responded_at, d.id limit :limit
+    """,  # noqa: S608 - built from constants
+)
+# Those of a merchant's disputes whose response waits for staff.
+UNFORWARDED_OF_IDS = Query(
+    Dispute,
+    f"""
+    select d.* from disputes d
+    where d.merchant_id = :merchant_id and d.id = any (:ids::text[]) and {_WAITS_FOR_STAFF}
+    """,  # noqa: S608 - built from constants
 )
 
 

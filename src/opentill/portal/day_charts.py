@@ -37,7 +37,7 @@ def volume(
         )
     text = Text(_("Volume by day ({currency})", currency=currency), summary, _("Day"))
     columns = (volumes, nets) if nets else (volumes,)
-    periods = _periods(localizer, days)
+    periods = _periods(localizer, days, has_today=has_today)
     return payment_charts.volume(
         localizer, periods, currency, columns, text, last_is_open=has_today
     )
@@ -61,12 +61,15 @@ def attempts(
             rate=charts.percent(localizer, total.success_rate).text,
         )
     text = Text(_("Payments and success rate by day"), summary, _("Day"))
-    periods = _periods(localizer, days)
+    periods = _periods(localizer, days, has_today=has_today)
     return payment_charts.attempts(localizer, periods, by_day, text, last_is_open=has_today)
 
 
-def _periods(localizer: Localizer, days: Sequence[Day]) -> list[Period]:
-    return [
+def _periods(localizer: Localizer, days: Sequence[Day], *, has_today: bool) -> list[Period]:
+    periods = [
         Period(localizer.recent_day(day.date, days[-1].date), localizer.short_day(day.date))
         for day in days
     ]
+    if has_today:
+        periods[-1] = Period(periods[-1].name, localizer.gettext("Today"))
+    return periods

@@ -14,6 +14,8 @@ from opentill.figures import DisputeRate, Limit
 from opentill.figures.dispute_rates import add_months
 from opentill.figures.model import local
 from opentill.portal.labels import PAYMENT_METHOD
+from opentill.web.charts import Cell, Chart, Series
+from opentill.web.charts import Row as ChartRow
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
@@ -48,15 +50,68 @@ async def read_in(
     tx: Tx, localizer: Localizer, merchant_id: str | None, now: int, months: int = MONTHS
 ) -> list[Row]:
     """Like ``read``, in the snapshot of ``tx``."""
+    rows, _ = await read_with_chart(tx, localizer, merchant_id, now, months)
+    return rows
+
+
+async def read_with_chart(
+    tx: Tx, localizer: Localizer, merchant_id: str | None, now: int, months: int = MONTHS
+) -> tuple[list[Row], Chart | None]:
+    """Return the rows of ``read``, and the chart of the months; None without payments."""
     this_month = local(now, UTC).date().replace(day=1)
     rates = await figures.read_rates_in(
         tx, merchant_id, add_months(this_month, 1 - months), this_month
     )
-    return [
+    rows = [
         row
         for _, of_month in groupby(rates, key=lambda rate: rate.month)
         for row in rows_of_month(localizer, list(of_month))
     ]
+    return rows, _chart(localizer, rates)
+
+
+def _chart(localizer: Localizer, rates: Sequence[DisputeRate]) -> Chart | None:
+    """Return the chart of the dispute rate by month beside the lowest limit of the cards used."""
+    totals = sorted((rate for rate in rates if rate.method is None), key=lambda rate: rate.month)
+    if not totals:
+        return None
+    limits = {
+        total.month: min(
+            (limit.rate for rate in rates if rate.month == total.month for limit in rate.limits),
+            default=None,
+        )
+        for total in totals
+    }
+
+    def cell(share: Decimal | None) -> Cell:
+        return Cell(_NONE) if share is None else Cell(localizer.rate(share), f"{share * 100:.3f}")
+
+    _ = localizer.gettext
+    has_limit = any(limit is not None for limit in limits.values())
+    series = [Series(_("Dispute rate"), "bars", "percent")]
+    if has_limit:
+        series.append(Series(_("Lowest limit of your card brands"), "line", "percent"))
+    return Chart(
+        id="dispute-rate",
+        title=_("Dispute rate by month"),
+        summary=_(
+            "{rate} in {month}: {disputes} of {payments} payments were disputed.",
+            rate=_percent(localizer, totals[-1].rate),
+            month=localizer.month(totals[-1].month),
+            disputes=localizer.number(totals[-1].opened),
+            payments=localizer.number(totals[-1].payments),
+        ),
+        about=_("Month"),
+        series=series,
+        rows=[
+            ChartRow(
+                localizer.month(total.month),
+                localizer.month(total.month),
+                (cell(total.rate), cell(limits[total.month]))[: len(series)],
+            )
+            for total in totals
+        ],
+    )
 
 
 def rows_of_month(localizer: Localizer, rates: Sequence[DisputeRate]) -> Iterator[Row]:

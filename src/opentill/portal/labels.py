@@ -133,7 +133,7 @@ DISPUTE_ENDED: Final = {
 }
 DISPUTE_STATE: Final = {
     "TO_RESPOND": N_("To respond"),
-    "UNDER_REVIEW": N_("Under review"),
+    "UNDER_REVIEW": N_("Contested"),
     "ACCEPTED": N_("Accepted"),
     "WON": N_("Won"),
     "LOST": N_("Lost"),
@@ -142,7 +142,7 @@ DISPUTE_STATE: Final = {
 # The state of a dispute as that of the payment.
 DISPUTED_PAYMENT: Final = {
     "TO_RESPOND": N_("Dispute needs response"),
-    "UNDER_REVIEW": N_("Dispute under review"),
+    "UNDER_REVIEW": N_("Dispute contested"),
     "ACCEPTED": N_("Dispute accepted"),
     "WON": N_("Dispute won"),
     "LOST": N_("Dispute lost"),

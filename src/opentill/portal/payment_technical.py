@@ -3,6 +3,7 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import msgspec
@@ -78,55 +79,89 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     provider_ref: str = ""
 
 
-def ledger_rows(payment: Payment, localizer: Localizer) -> list[LedgerRow]:
-    """Return the ledger entries of a payment, newest first."""
-    amount = amount_formatter(localizer)
+class _LedgerRows:
+    """Formats the ledger entries of a payment."""
 
-    def row(entry: Entry) -> LedgerRow:
+    def __init__(self, payment: Payment, localizer: Localizer) -> None:
+        self._payment = payment
+        self._localizer = localizer
+        self._amount = amount_formatter(localizer)
+        self._failed = {refund.id for refund in payment.refunds if refund.status == "FAILED"}
+        # The account from which each refund has taken its money, by the refund's id.
+        self._origins = {
+            entry.source_id: entry.from_account
+            for entry in payment.entries
+            if entry.source_type == "refund" and entry.type == "FREEZE"
+        }
+
+    def row(self, entry: Entry) -> LedgerRow:
+        """Format an entry."""
         changed = {entry.from_account, entry.to_account}
-        is_transfer = changed <= set(MERCHANT_ACCOUNTS)
+        if entry.source_type == "refund" and entry.source_id in self._origins:
+            if entry.source_id in self._failed and entry.type in ("FREEZE", "UNFREEZE"):
+                return self._row_of_failed_refund(entry)
+            if entry.type == "REFUND":  # paid from what was held
+                changed = changed - {"frozen"} | {self._origins[entry.source_id]}
+        is_transfer = {entry.from_account, entry.to_account} <= set(MERCHANT_ACCOUNTS)
         added_minor = 0 if is_transfer else entry.shown_minor
         sign = "+" if added_minor > 0 else ""
-        transfer = (
-            localizer.gettext(
-                N_("{amount} from {source} to {target}"),
-                amount=amount(entry.amount_minor, entry.currency),
-                source=localizer.gettext(_ACCOUNT_NAMES[entry.from_account]),
-                target=localizer.gettext(_ACCOUNT_NAMES[entry.to_account]),
-            )
-            if is_transfer
-            else None
-        )
         return LedgerRow(
             entry=entry,
             name=entry_name(entry.type, entry.source_type),
-            amount=sign + amount(added_minor, entry.currency),
-            transfer=transfer,
-            balances=tuple(
-                (name, amount(getattr(entry, f"{account}_after"), entry.currency))
-                for account, name in _ACCOUNT_NAMES.items()
-                if account in changed
-            ),
+            amount=sign + self._amount(added_minor, entry.currency),
+            transfer=self._transfer(entry) if is_transfer else None,
+            balances=self._balances(entry, changed),
         )
 
-    def row_of_shortfall(held: Entry, released: Entry) -> LedgerRow:
-        """The two transfers by which the available balance pays what the payment still owes."""
-        order = payment.order
+    def row_of_shortfall(self, held: Entry, released: Entry) -> LedgerRow:
+        """Format the two transfers by which the available balance pays what a payment owes."""
+        order = self._payment.order
         name = N_("Loss taken from the available balance")
         if not order.charged_back_minor:
             name = N_("Fee taken from the available balance")
-        shown = row(msgspec.structs.replace(released, from_account=held.from_account))
+        shown = self.row(msgspec.structs.replace(released, from_account=held.from_account))
         return msgspec.structs.replace(shown, name=name)
 
+    def _row_of_failed_refund(self, entry: Entry) -> LedgerRow:
+        """Format a transfer of a failed refund as people see it: money that left and came back."""
+        is_held = entry.type == "FREEZE"
+        minor = -entry.amount_minor if is_held else entry.amount_minor
+        return LedgerRow(
+            entry=entry,
+            name=N_("Refund") if is_held else N_("Failed refund returned"),
+            amount=("" if is_held else "+") + self._amount(minor, entry.currency),
+            transfer=None,
+            balances=self._balances(entry, {entry.from_account, entry.to_account} - {"frozen"}),
+        )
+
+    def _transfer(self, entry: Entry) -> Markup:
+        return self._localizer.gettext(
+            N_("{amount} from {source} to {target}"),
+            amount=self._amount(entry.amount_minor, entry.currency),
+            source=self._localizer.gettext(_ACCOUNT_NAMES[entry.from_account]),
+            target=self._localizer.gettext(_ACCOUNT_NAMES[entry.to_account]),
+        )
+
+    def _balances(self, entry: Entry, accounts: AbstractSet[str]) -> tuple[Fact, ...]:
+        return tuple(
+            (name, self._amount(getattr(entry, f"{account}_after"), entry.currency))
+            for account, name in _ACCOUNT_NAMES.items()
+            if account in accounts
+        )
+
+
+def ledger_rows(payment: Payment, localizer: Localizer) -> list[LedgerRow]:
+    """Return the ledger entries of a payment, newest first."""
+    texts = _LedgerRows(payment, localizer)
     rows: list[LedgerRow] = []
     entries = sorted(payment.entries, key=lambda entry: (entry.created_at, entry.number))
     for entry, following in itertools.pairwise([*entries, None]):
         if entry is None or (rows and rows[-1].entry.id == entry.id):
             continue
         if following is not None and is_shortfall(entry, following):
-            rows.append(row_of_shortfall(entry, following))
+            rows.append(texts.row_of_shortfall(entry, following))
         else:
-            rows.append(row(entry))
+            rows.append(texts.row(entry))
     return rows[::-1]
 
 

@@ -226,9 +226,9 @@ class Timeline:
             )
         if refund.failed_at is not None:
             sentence = (
-                N_("The refund of {amount} was reversed; the money is back on the balance")
+                N_("The refund of {amount} was reversed; the money is back in the balance")
                 if refund.was_reversed
-                else N_("The refund of {amount} failed; the money is back on the balance")
+                else N_("The refund of {amount} failed; the money is back in the balance")
             )
             yield Item(
                 at=refund.failed_at,

@@ -181,9 +181,10 @@ def fields_for(reason: str) -> tuple[EvidenceField, ...]:
     """Return the facts and the files that a dispute with this reason needs, files last."""
     evidence = evidence_for(reason)
     facts = (field for item in evidence for field in _FIELDS.get(item, ()))
-    document = next(_DOCUMENTS[item] for item in evidence if item in _DOCUMENTS)
+    documents = [_DOCUMENTS[item] for item in evidence if item in _DOCUMENTS]
+    names = zip(("document", "document2"), documents, strict=False)
     return (
         *facts,
-        EvidenceField("document", document, kind="file"),
+        *(EvidenceField(name, document, kind="file") for name, document in names),
         EvidenceField("messages", N_("Messages with the customer"), kind="file"),
     )

@@ -15,15 +15,11 @@ _MARGIN: Final = 2  # so that the line is not cut off at its highest and lowest 
 
 
 class Sparkline(msgspec.Struct, frozen=True):
-    """A sparkline: its accessible name, and the points of its line and of the area below it.
-
-    ``open_line`` leads to a last value that may still change; "" if all values are final.
-    """
+    """A sparkline: its accessible name, and the points of its line and of the area below it."""
 
     name: str
     line: str
     area: str
-    open_line: str
     box: str = f"0 0 {_WIDTH} {_HEIGHT}"
 
 
@@ -31,8 +27,11 @@ def draw(name: str, values: Sequence[float], *, is_open: bool = False) -> Sparkl
     """Draw the values from the left to the right; None for fewer than two values.
 
     The lowest point is zero, or the lowest value if one is negative, so that heights can be
-    compared. ``is_open``: the last value may still change, such as that of today.
+    compared. ``is_open``: the last value may still change, such as that of today. It is left out,
+    because a day that has just begun would look like a fall to zero.
     """
+    if is_open:
+        values = values[:-1]
     if len(values) < 2:  # noqa: PLR2004 - a line has two ends
         return None
     low, high = min(0, *values), max(0, *values)
@@ -43,6 +42,4 @@ def draw(name: str, values: Sequence[float], *, is_open: bool = False) -> Sparkl
         for index, value in enumerate(values)
     ]
     area = " ".join((f"0,{_HEIGHT}", *points, f"{_WIDTH},{_HEIGHT}"))
-    if not is_open:
-        return Sparkline(name, " ".join(points), area, "")
-    return Sparkline(name, " ".join(points[:-1]), area, " ".join(points[-2:]))
+    return Sparkline(name, " ".join(points), area)

@@ -10,6 +10,7 @@ from opentill.orders.customers.model import (
     CustomerTotal,
     OrderCustomer,
 )
+from opentill.orders.model import Order
 
 # The newest order of each email address among the newest `:limit` orders of a merchant, with the
 # last payment among these orders. Capitals (A to Z) do not distinguish addresses.
@@ -90,6 +91,10 @@ METHODS: Final = Query(
     where o.paid_at is not null
     group by 1, 2, 3 order by last_paid_at desc, 1, 2, 3 limit :methods
     """,
+)
+# The newest orders of a customer.
+NEWEST_ORDERS: Final = Query(
+    Order, f"select o.* {_OF_CUSTOMER} order by o.created_at desc, o.id desc"
 )
 # The paid orders of several customers by currency, over at most the newest `:limit` orders of each.
 # As in SUMS, orders in `:apart` are not read from the index, and the orders in `:id`, each with the

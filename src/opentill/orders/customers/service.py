@@ -17,6 +17,7 @@ from opentill.orders.customers.model import (
     CustomerTotal,
     OrderCustomer,
 )
+from opentill.orders.model import Order
 from opentill.orders.search import service as search
 from opentill.orders.search import terms
 from opentill.orders.search.model import Candidate, Condition
@@ -114,6 +115,16 @@ async def sums_of_customer(
     async def read(tx: Tx) -> list[CustomerSums]:
         places = await _places_of_customer(tx, merchant_id, email)
         return await queries.SUMS.all(tx, **places, limit=most)
+
+    return await db.read_snapshot(read)
+
+
+async def newest_of_customer(db: Db, merchant_id: str, email: str, most: int) -> list[Order]:
+    """Return the newest ``most`` orders of an email address, newest first."""
+
+    async def read(tx: Tx) -> list[Order]:
+        places = await _places_of_customer(tx, merchant_id, email)
+        return await queries.NEWEST_ORDERS.all(tx, **places, limit=most)
 
     return await db.read_snapshot(read)
 

@@ -10,7 +10,7 @@
   // Returns a function that formats the values of an axis, short enough to fit beside the plot.
   function formatter(unit) {
     if (unit === "percent") {
-      const format = new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 0 });
+      const format = new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 2 });
       return (value) => format.format(value / 100);
     }
     const short = { notation: "compact", maximumFractionDigits: 1 };
@@ -35,13 +35,24 @@
     return { series, rows, columns };
   }
 
-  function range(unit) {
-    if (unit === "percent") return () => [0, 100];
-    return (_, low, high) => {
-      const [bottom, top] = [Math.min(0, low ?? 0), Math.max(0, high ?? 0)];
-      const room = (top - bottom) * 0.08 || 1;
-      return [bottom < 0 ? bottom - room : 0, top > 0 ? top + room : (bottom < 0 ? 0 : 1)];
-    };
+  // Returns the distance of the gridlines: 1, 2, 2.5 or 5 times a power of ten, at most four of them.
+  function distance(bottom, top, isWhole) {
+    const least = (top - bottom) / 4 || 0.25;
+    const power = 10 ** Math.floor(Math.log10(least));
+    const factors = isWhole ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10];
+    const found = power * factors.find((factor) => factor * power >= least * (1 - 1e-9));
+    return isWhole ? Math.max(1, found) : found;
+  }
+
+  // Returns the values of the gridlines; the first and the last are the ends of the axis, so that
+  // no bar is higher than the highest gridline.
+  function gridlines(unit, values) {
+    if (unit === "percent" && Math.max(...values) > 40) return [0, 25, 50, 75, 100];
+    const [bottom, top] = [Math.min(0, ...values), Math.max(0, ...values)];
+    const interval = distance(bottom, top, unit === "count");
+    const first = Math.floor(bottom / interval + 1e-9);
+    const last = Math.max(Math.ceil(top / interval - 1e-9), first + 1);
+    return Array.from({ length: last - first + 1 }, (_, index) => (first + index) * interval);
   }
 
   function draw(figure) {
@@ -50,12 +61,15 @@
     const { series, rows, columns } = read(figure.querySelector("table"));
     const units = [...new Set(series.map((one) => one.unit))];
     const bars = series.filter((one) => one.kind === "bars");
-    // The last row may be a day that is not over: the lines to it are series of their own, dashed.
+    // The last row may be a day that is not over: no line leads to its point, which is a series of its own.
     const last = rows.length - 1;
     const isOpen = last > 0 && "open" in rows[last].dataset;
     const lines = series.flatMap((one, index) => isOpen && one.kind === "line" ? [index] : []);
     const full = columns.map((values, index) => lines.includes(index) ? [...values.slice(0, last), null] : values);
-    const open = lines.map((index) => columns[index].map((value, at) => at < last - 1 ? null : value));
+    const open = lines.map((index) => columns[index].map((value, at) => at < last ? null : value || null));
+    const grids = Object.fromEntries(units.map((unit) => (
+      [unit, gridlines(unit, columns.filter((_, index) => series[index].unit === unit).flat().map((value) => value ?? 0))]
+    )));
     let plot = null;
 
     // Shows the row under the pointer, with the texts of the table.
@@ -71,7 +85,6 @@
       const color = (name) => style.getPropertyValue(name).trim();
       const font = `12px ${style.fontFamily}`;
       const axis = { stroke: color("--soft"), font, ticks: { show: false } };
-      const integers = units.map((unit) => unit === "count");
       return {
         width: Math.max(place.clientWidth, 160),
         height: HEIGHT,
@@ -80,7 +93,7 @@
         cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
         scales: {
           x: { time: false, range: () => [-0.6, rows.length - 0.4] },
-          ...Object.fromEntries(units.map((unit) => [unit, { range: range(unit) }])),
+          ...Object.fromEntries(units.map((unit) => [unit, { range: () => [grids[unit][0], grids[unit].at(-1)] }])),
         },
         axes: [
           {
@@ -96,7 +109,7 @@
             scale: unit,
             side: index ? 1 : 3,
             size: 58,
-            incrs: integers[index] ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7] : undefined,
+            splits: () => grids[unit],
             grid: index ? { show: false } : { stroke: color("--line"), width: 1 },
             values: ((format) => (_, splits) => splits.map((value) => value === null ? "" : format(value)))(formatter(unit)),
           })),
@@ -112,7 +125,7 @@
           }),
           ...lines.map((index) => {
             const paint = color(`--chart-${index + 1}`);
-            return { label: "", scale: series[index].unit, stroke: paint, width: 2, dash: [3, 5], points: { show: true, size: 5, fill: paint } };
+            return { label: "", scale: series[index].unit, stroke: paint, width: 2, points: { show: true, size: 7, fill: color("--card") } };
           }),
         ],
         hooks: { setCursor: [(self) => show(self.cursor.idx)] },
