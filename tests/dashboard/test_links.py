@@ -259,6 +259,20 @@ def test_a_link_for_one_payment_is_said_to_be_for_one(shop: Shop) -> None:
         assert ("any number of customers" in text) == (uses is None)
 
 
+def test_the_list_of_links_has_tabs_and_tells_links_of_one_product_apart(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    product = shop.create_product()["id"]
+    first, second = (
+        shop.data("POST", "/v1/payment-links", json={"productId": product}) for _ in range(2)
+    )
+    shop.data("PATCH", f"/v1/payment-links/{first['id']}", json={"active": False})
+    for tab, links in (("", [second]), ("deactivated", [first]), ("all", [second, first])):
+        page = text_of(owner.get(page_path(shop), params={"tab": tab}))
+        assert "Active 1 Deactivated 1 All 2" in page
+        slugs = [link["url"].rpartition("/")[2][:10] for link in links]
+        assert re.findall(r"…/pay/(\w+)…", page) == slugs
+
+
 def test_a_deactivated_link_leads_to_activate_and_offers_no_code_to_share(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     link = shop.data("POST", "/v1/payment-links", json={"productId": shop.create_product()["id"]})

@@ -9,6 +9,7 @@ import pytest
 
 from dashboard.pages import hidden_field_values, text_of
 from opentill.list_counts import service as list_counts
+from opentill.orders.search import product_sales
 from opentill.people import MerchantRole
 from opentill.products import stand_in_id
 from support.api_server import Shop
@@ -178,8 +179,8 @@ def test_an_archived_product_offers_no_session(shop: Shop) -> None:
         assert owner.post(f"{path}/archive").headers["location"] == f"{path}?done=archived"
     assert "Create a checkout session" not in owner.get(path).text
     assert len(audit_rows(shop, "products archive")) == 1
-    assert product["id"] not in owner.get(path_of(shop), params={"status": "ACTIVE"}).text
-    assert product["id"] in owner.get(path_of(shop), params={"status": "ARCHIVED"}).text
+    assert product["id"] not in owner.get(path_of(shop), params={"tab": "active"}).text
+    assert product["id"] in owner.get(path_of(shop), params={"tab": "archived"}).text
 
 
 def test_an_archived_product_can_be_restored_and_sold_again(shop: Shop) -> None:
@@ -202,7 +203,7 @@ def test_an_archived_product_can_be_restored_and_sold_again(shop: Shop) -> None:
 
 
 def page_of_active(shop: Shop, owner: Visitor) -> str:
-    page: str = owner.get(path_of(shop), params={"status": "ACTIVE"}).text
+    page: str = owner.get(path_of(shop), params={"tab": "active"}).text
     return page
 
 
@@ -267,6 +268,40 @@ def test_numbers_of_sales_and_open_sessions_are_exact_before_and_after_counting(
     page = viewer.get(path_of(shop, tea)).text
     assert "Refunded" in page
     assert page.count("/sessions/cs_") == 3
+
+
+def test_a_product_shows_its_gross_sales_and_for_whom_its_sessions_are(
+    shop: Shop, clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tea = shop.create_product(price="9.99")["id"]
+    shop.create_paid_order(tea)
+    clock(shop.api_server.app.clock() + 40 * 86_400_000)
+    viewer = create_person(shop.api_server, shop.id, "viewer")
+    shop.create_paid_order(tea)
+    shop.create_session(tea, customerEmail="ada@example.com")
+    page = text_of(viewer.get(path_of(shop, tea)))
+    assert "Gross sales, last 30 days $9.99 Payments, last 30 days 1" in page
+    assert "Gross sales $19.98 Payments 2" in page
+    assert "ada@example.com" in page.partition("Open sessions 1")[2]
+    monkeypatch.setattr(product_sales, "MOST_SUMMED", 1)
+    page = text_of(viewer.get(path_of(shop, tea)))
+    assert "Gross sales over $9.99 Payments 2" in page
+
+
+def test_the_list_of_products_has_tabs_with_counts(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    tea, cake = shop.create_product(name="Tea")["id"], shop.create_product(name="Cake")["id"]
+    assert "Active 2 Archived 0 All 2" in text_of(owner.get(path_of(shop)))
+    owner.post(f"{path_of(shop, cake)}/archive")
+    for query, tabs, listed in (
+        ({}, "Active 1 Archived 1 All 2", {tea}),
+        ({"tab": "all"}, "Active 1 Archived 1 All 2", {tea, cake}),
+        ({"query": "cake"}, "Active 0 Archived 1 All 1", {cake}),
+        ({"query": "cake", "tab": "active"}, "Active 0 Archived 1 All 1", set()),
+    ):
+        page = owner.get(path_of(shop), params=query)
+        assert tabs in text_of(page)
+        assert set(re.findall(r"/products/(prod_\w+)\"", page.text)) == listed
 
 
 def test_the_content_security_policy_allows_only_the_origins_of_shown_pictures(shop: Shop) -> None:

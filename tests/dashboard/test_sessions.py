@@ -181,14 +181,16 @@ def test_sessions_are_filtered_by_status_product_email_and_day(shop: Shop, clock
         return set(re.findall(r"/sessions/(cs_\w+)", page.text))
 
     assert list_ids() == {open_id, ended_id, paid_id, newest_id}
-    assert list_ids(status="OPEN") == {open_id, newest_id}
-    assert list_ids(status="COMPLETE") == {paid_id}
-    assert list_ids(status="CANCELED", product=cake) == {ended_id}
-    assert list_ids(status="EXPIRED") == list_ids(status="DECLINED") == set()
+    tabs = "All 4 Open 2 Complete 1 Expired 0 Declined 0 Canceled 1"
+    assert tabs in text_of(viewer.get(path_of(shop, "sessions")))
+    assert list_ids(tab="OPEN") == {open_id, newest_id}
+    assert list_ids(tab="COMPLETE") == {paid_id}
+    assert list_ids(tab="CANCELED", product=cake) == {ended_id}
+    assert list_ids(tab="EXPIRED") == list_ids(tab="DECLINED") == set()
     assert list_ids(product=tea) == {open_id, newest_id}
     assert list_ids(email="ADA@example.com") == {open_id}
-    assert list_ids(email="bob@example.com", status="OPEN") == set()
-    assert list_ids(email="bob") == list_ids(email="bob", status="COMPLETE") == {paid_id}
+    assert list_ids(email="bob@example.com", tab="OPEN") == set()
+    assert list_ids(email="bob") == list_ids(email="bob", tab="COMPLETE") == {paid_id}
     assert list_ids(email="nobody") == set()
     page = viewer.get(path_of(shop, "sessions")).text
     (row,) = [row for row in page.split("<tr role") if newest_id in row]

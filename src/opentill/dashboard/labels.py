@@ -204,9 +204,10 @@ LINK_STATE: Final = {
     "EXPIRED": N_("Expired"),
     "USED_UP": N_("Used up"),
 }
-LINK_SWITCH: Final = {
-    "on": N_("Active"),
-    "off": N_("Deactivated"),
+LINK_TAB: Final = {
+    "active": N_("Active"),
+    "deactivated": N_("Deactivated"),
+    "all": NC_("payments", "All"),
 }
 LOGO_ERROR: Final = {
     "none": N_("Choose a picture first"),
@@ -341,6 +342,11 @@ PRODUCT_STATUS: Final = {
     "ACTIVE": N_("Active"),
     "ARCHIVED": N_("Archived"),
 }
+PRODUCT_TAB: Final = {
+    "active": N_("Active"),
+    "archived": N_("Archived"),
+    "all": NC_("payments", "All"),
+}
 PROFILE_ERROR: Final = {
     "display_name": N_("Enter a name of at most 80 characters, or leave it empty"),
     "accent_color": N_(
@@ -412,6 +418,14 @@ SESSION_STATUS: Final = {
     "OPEN": NC_("checkout session", "Open"),
     "COMPLETE": NC_("checkout session", "Complete"),
     "EXPIRED": N_("Expired"),
+}
+SESSION_TAB: Final = {
+    "": NC_("payments", "All"),
+    "OPEN": NC_("checkout session", "Open"),
+    "COMPLETE": NC_("checkout session", "Complete"),
+    "EXPIRED": N_("Expired"),
+    "DECLINED": NC_("order status", "Declined"),
+    "CANCELED": N_("Canceled"),
 }
 STANDING_NOTE: Final = {
     "APPLIED": N_("The application for this account has not been decided yet."),

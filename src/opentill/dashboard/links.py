@@ -30,7 +30,8 @@ from opentill.web.translations import N_
 _NEWEST: Final = 20  # the page of a link shows this many payments
 _REASON: Final = "on the page of payment links"
 _MOST_CHOICES: Final = 100  # the form offers at most this many products
-_ACTIVE: Final = {"on": True, "off": False}
+# Tab of the list → whether its links are active, None for all.
+_TABS: Final = {"active": True, "deactivated": False, "all": None}
 _COLUMNS: Final = payments_columns.without("product")
 
 
@@ -62,16 +63,30 @@ async def show(request: PageRequest) -> Response:
 
 
 async def _list_page(
-    request: PageRequest, query: PaymentLinksQuery
-) -> tuple[list[PaymentLink], int]:
-    """Return a page of links, of all or of those that are searched, and their number."""
-    text = lists.text(request, "query")
+    request: PageRequest, tab: str, number: int
+) -> tuple[list[PaymentLink], dict[str, int]]:
+    """Return a page of the links of a tab, and the numbers of the links of each tab."""
+    text, db = lists.text(request, "query"), request.app.db
     if not text:
-        return await payment_links.list_page(request.app.db, request.merchant_id, query)
-    async with request.app.db.connection() as tx:
+        pages = {
+            name: await payment_links.list_page(
+                db,
+                request.merchant_id,
+                PaymentLinksQuery(active=active, page=number, size=lists.SIZE)
+                if name == tab
+                else PaymentLinksQuery(active=active, size=1),
+            )
+            for name, active in _TABS.items()
+        }
+        return pages[tab][0], {name: total for name, (_, total) in pages.items()}
+    async with db.connection() as tx:
         matches = await payment_links.list_matching(tx, request.merchant_id, text)
-    matches = [match for match in matches if query.active in {None, match.active}]
-    return matches[(query.page - 1) * query.size :][: query.size], len(matches)
+    parts = {
+        name: [match for match in matches if active in {None, match.active}]
+        for name, active in _TABS.items()
+    }
+    page = parts[tab][(number - 1) * lists.SIZE :][: lists.SIZE]
+    return page, {name: len(part) for name, part in parts.items()}
 
 
 async def _render_list(
@@ -80,13 +95,11 @@ async def _render_list(
     errors: dict[str, str] | None = None,
     entries: Entries | None = None,
 ) -> Response:
-    chosen = lists.choice(request, "active", tuple(_ACTIVE))
-    query = PaymentLinksQuery(
-        page=lists.page_number(request),
-        size=lists.SIZE,
-        active=None if chosen is None else _ACTIVE[chosen],
-    )
-    page, total = await _list_page(request, query)
+    # A search without a chosen tab is one of all links.
+    default = "all" if lists.text(request, "query") else "active"
+    tab = lists.choice(request, "tab", tuple(_TABS)) or default
+    number = lists.page_number(request)
+    page, totals = await _list_page(request, tab, number)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         usage = await payment_links.find_usage(tx, merchant.id, [link.id for link in page])
@@ -105,9 +118,10 @@ async def _render_list(
             _build_row(link, by_id.get(link.product_id or ""), usage[link.id], request.now)
             for link in page
         ],
-        pager=lists.Pager(query.page, total),
-        chosen=chosen,
-        choices=tuple(_ACTIVE),
+        pager=lists.Pager(number, totals[tab]),
+        tab=tab,
+        default_tab=default,
+        totals=totals,
         products=page_helpers.product_names(request, choices, with_prices=True),
         undecided=link_form.UNDECIDED,
         currencies=page_helpers.list_currencies(request),

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -17,7 +17,7 @@ from opentill.dashboard import page_helpers, payments_columns
 from opentill.db.database import Tx
 from opentill.http import strictjson
 from opentill.merchants import Merchant
-from opentill.orders import Order, OrdersQuery
+from opentill.orders import GrossSales, Order, OrdersQuery
 from opentill.payment_links import PaymentLink
 from opentill.portal import form_checks, form_ids, lists, render
 from opentill.portal.labels import AMOUNT_ERROR
@@ -34,7 +34,13 @@ B = TypeVar("B", ProductBody, ProductUpdate)
 _SIZE: Final = 25
 LIFETIMES_MIN: Final = (1440, 720, 120, 30)  # minutes in which a session can be paid
 _NEWEST: Final = 10
-_STATUSES: Final[tuple[products.Status, ...]] = get_args(products.Status)
+_NEWEST_DAYS: Final = 30  # of the newest sales
+# Tab of the list → the status of its products, None for any.
+_TABS: Final[Mapping[str, products.Status | None]] = {
+    "active": "ACTIVE",
+    "archived": "ARCHIVED",
+    "all": None,
+}
 _COLUMNS: Final = payments_columns.without("product")
 _REASON: Final = "on the page of products"
 _VERSION: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
@@ -72,6 +78,7 @@ class Row(msgspec.Struct, frozen=True):
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
     """A product with its newest payments and sessions, and whether its currency has a rate.
 
+    ``newest_sales`` are those of the last 30 days.
     ``links`` are the payment links that sell it, newest first, at most 200.
     """
 
@@ -79,6 +86,8 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     merchant: Merchant
     price: Money
     sales: Sales
+    newest_sales: GrossSales
+    all_sales: GrossSales
     payments: list[Order]
     sessions: list[Session]
     links: list[PaymentLink]
@@ -90,15 +99,31 @@ async def show(request: PageRequest) -> Response:
     return await _render_list(request)
 
 
-async def _list_page(request: PageRequest, query: ProductsQuery) -> tuple[list[Product], int]:
-    """Return a page of products, of all or of those that are searched, and their number."""
-    text = lists.text(request, "query")
+async def _list_page(
+    request: PageRequest, tab: str, number: int
+) -> tuple[list[Product], dict[str, int]]:
+    """Return a page of the products of a tab, and the numbers of the products of each tab."""
+    text, db = lists.text(request, "query"), request.app.db
     if not text:
-        return await products.list_page(request.app.db, request.merchant_id, query)
-    async with request.app.db.connection() as tx:
+        pages = {
+            name: await products.list_page(
+                db,
+                request.merchant_id,
+                ProductsQuery(status=status, page=number, size=_SIZE)
+                if name == tab
+                else ProductsQuery(status=status, size=1),
+            )
+            for name, status in _TABS.items()
+        }
+        return pages[tab][0], {name: total for name, (_, total) in pages.items()}
+    async with db.connection() as tx:
         matches = await products.search(tx, request.merchant_id, text)
-    matches = [match for match in matches if query.status in {None, match.status}]
-    return matches[(query.page - 1) * query.size :][: query.size], len(matches)
+    parts = {
+        name: [match for match in matches if status in {None, match.status}]
+        for name, status in _TABS.items()
+    }
+    page = parts[tab][(number - 1) * _SIZE :][:_SIZE]
+    return page, {name: len(part) for name, part in parts.items()}
 
 
 async def _render_list(
@@ -107,15 +132,11 @@ async def _render_list(
     errors: dict[str, str] | None = None,
     entries: Entries | None = None,
 ) -> Response:
-    chosen = lists.choice(request, "status", _STATUSES)
-    if not request.query.keys() & {"status", "query"}:
-        chosen = "ACTIVE"  # archived products are shown to those who ask for them
-    query = ProductsQuery(page=lists.page_number(request), size=_SIZE, status=chosen)
-    page, total = await _list_page(request, query)
-    archived_total = 0
-    if not page and not request.is_filtered:
-        archived = ProductsQuery(size=1, status="ARCHIVED")
-        _, archived_total = await products.list_page(request.app.db, request.merchant_id, archived)
+    # A search without a chosen tab is one of all products.
+    default = "all" if lists.text(request, "query") else "active"
+    tab = lists.choice(request, "tab", tuple(_TABS)) or default
+    number = lists.page_number(request)
+    page, totals = await _list_page(request, tab, number)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         sales = await checkouts.find_sales(tx, merchant.id, [product.id for product in page])
@@ -130,10 +151,11 @@ async def _render_list(
         status,
         picture_origins=pictures.origins,
         rows=rows,
-        pager=lists.Pager(query.page, total, _SIZE),
-        statuses=_STATUSES,
-        chosen=chosen,
-        has_archived=archived_total > 0,
+        pager=lists.Pager(number, totals[tab], _SIZE),
+        tab=tab,
+        default_tab=default,
+        totals=totals,
+        zone=ZoneInfo(merchant.time_zone),
         currencies=page_helpers.list_currencies(request),
         whole_currencies=page_helpers.WHOLE_CURRENCIES,
         entries=entries or {"currency": merchant.settlement_currency},
@@ -270,6 +292,10 @@ async def _read_detail(request: PageRequest) -> Detail:
         sales = await checkouts.find_sales(tx, merchant_id, [product.id])
         rate = await rates.find(tx, product.currency, merchant.settlement_currency, now, oldest)
         links = await payment_links.list_matching(tx, merchant_id, product.id)
+        all_sales = await orders.sum_product_sales(tx, merchant_id, product.id, 0)
+        newest_sales = await orders.sum_product_sales(
+            tx, merchant_id, product.id, now - _NEWEST_DAYS * 86_400_000
+        )
     payments, _ = await orders.list_page(
         db, merchant_id, OrdersQuery(product_id=product.id, size=_NEWEST)
     )
@@ -284,6 +310,8 @@ async def _read_detail(request: PageRequest) -> Detail:
         merchant=merchant,
         price=_read_price(product),
         sales=sales[product.id],
+        newest_sales=newest_sales,
+        all_sales=all_sales,
         payments=payments,
         sessions=sessions,
         links=[link for link in links if link.product_id == product.id],

@@ -1,5 +1,6 @@
 """A merchant's checkout sessions: the list, the page of each, and forms that open and end them."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -26,7 +27,7 @@ from opentill.products import Product
 from opentill.web.language import names
 from opentill.web.translations import N_
 
-# Choice of the list → the statuses of the payments whose sessions it lists.
+# Tab of the list → the statuses of the payments whose sessions it lists.
 _STATUSES: Final[Mapping[str, tuple[ShownStatus, ...]]] = {
     "OPEN": ("PENDING", "ATTEMPT_FAILED", "CREATING"),
     "COMPLETE": (
@@ -72,7 +73,7 @@ async def _render_list(
     merchant_id, zone = request.merchant_id, page_helpers.zone_of(request)
     days = lists.days(request, zone)
     text = lists.text(request, "email", search.LONGEST)
-    chosen = lists.choice(request, "status", tuple(_STATUSES))
+    tab = lists.choice(request, "tab", tuple(_STATUSES)) or ""
     query = OrdersQuery(
         page=lists.page_number(request),
         size=lists.SIZE,
@@ -81,15 +82,15 @@ async def _render_list(
         product_id=None if product is None else product.id,
         query=text or None,
     )
-    choice = orders.ListChoice(shown=_STATUSES[chosen] if chosen else ())
+    choice = orders.ListChoice(shown=_STATUSES[tab] if tab else ())
     text_error: dict[str, str] = {}
-    listed, total = list[Order](), 0
+    selected = orders.CountedPage([], 0, Counter())
     try:
-        listed, total = await orders.list_page(request.app.db, merchant_id, query, choice)
+        selected = await orders.list_counted(request.app.db, merchant_id, query, choice)
     except Invalid:  # nothing is listed, so that the list is not taken for the result
         text_error = {"email": search.TOO_MANY_CUSTOMERS}
     page = await checkouts.find_many(
-        request.app.db, merchant_id, [order.checkout_id for order in listed]
+        request.app.db, merchant_id, [order.checkout_id for order in selected.orders]
     )
     choices = await page_helpers.product_choices(request, product.id if product else "")
     sold = [choice for choice in choices if choice.status == "ACTIVE"]
@@ -120,16 +121,25 @@ async def _render_list(
         days=days,
         text=text,
         field_errors=text_error | product_error,
-        chosen=chosen,
-        statuses=tuple(_STATUSES),
+        tab=tab,
+        tabs=_count_tabs(selected.counts),
         product=product,
         products=page_helpers.product_names(request, choices),
         rows=[
             Row(session, order, Money(session.amount_minor, session.currency))
-            for order, session in zip(listed, page, strict=True)
+            for order, session in zip(selected.orders, page, strict=True)
         ],
-        pager=lists.Pager(query.page, total),
+        pager=lists.Pager(query.page, selected.total),
+        is_new=selected.counts is not None and not selected.counts.total(),
     )
+
+
+def _count_tabs(counts: Counter[ShownStatus] | None) -> list[tuple[str, int | None]]:
+    """Return the tabs with the numbers of their sessions; None if they were not counted."""
+    if counts is None:
+        return [(name, None) for name in ("", *_STATUSES)]
+    numbers = {name: sum(counts[one] for one in parts) for name, parts in _STATUSES.items()}
+    return [("", counts.total()), *numbers.items()]
 
 
 def _prefill(request: PageRequest) -> dict[str, str]:

@@ -90,6 +90,7 @@ from opentill.orders.search.filters import (
 )
 from opentill.orders.search.lookups import find_by_anything, look_up
 from opentill.orders.search.model import OrderRef
+from opentill.orders.search.product_sales import GrossSales, sum_product_sales
 from opentill.orders.service import (
     attempts,
     decisive_attempts,
@@ -144,6 +145,7 @@ __all__ = [
     "Event",
     "ExportQuery",
     "FailedAttempts",
+    "GrossSales",
     "HistoryRow",
     "ListChoice",
     "Matches",
@@ -242,6 +244,7 @@ __all__ = [
     "sort_customers",
     "start_attempt",
     "submit",
+    "sum_product_sales",
     "sums_of_customer",
     "totals_of_customers",
     "transition",

@@ -423,3 +423,11 @@ class OrderNote(msgspec.Struct, frozen=True, kw_only=True):
     who: str
     note: str
     by_merchant: bool  # whether a member of the merchant wrote it; False: the operator did
+
+
+class ProductSum(msgspec.Struct, frozen=True):
+    """The paid orders of a product in one currency."""
+
+    currency: str
+    orders: int
+    amount_minor: int

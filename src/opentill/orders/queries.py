@@ -15,6 +15,7 @@ from opentill.orders.model import (
     OrderNote,
     PaidThrough,
     PaymentAttempt,
+    ProductSum,
 )
 from opentill.orders.statuses import Status
 
@@ -232,4 +233,19 @@ PRUNE_HISTORY = Command(
         and o.merchant_id = :merchant_id and o.id = any (:order_id::text[]) and o.id = h.order_id
         and h.number < o.history_number and {_OLD}
     """,  # noqa: S608 - built from constants
+)
+# What was paid for a product: at most `:limit` of the newest orders of each status.
+PRODUCT_SUMS: Final = Query(
+    ProductSum,
+    """
+    select newest.currency, count(*) as orders, sum(newest.amount_minor)::bigint as amount_minor
+    from unnest(:statuses::text[]) as s (status) cross join lateral (
+        select o.currency, o.amount_minor from orders o
+        where o.merchant_id = :merchant_id and o.product_id = :product_id and o.status = s.status
+            and o.created_at >= :since
+        order by o.created_at desc, o.id desc limit :limit
+    ) newest
+    group by newest.currency
+    order by orders desc, newest.currency
+    """,
 )
