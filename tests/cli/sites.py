@@ -122,7 +122,7 @@ def site(fork_server: ForkServer) -> Iterator[Site]:
 
 @pytest.fixture
 def with_database(site: Site, migrated: Path) -> None:
-    """Copy a database, because creating one takes seconds."""
+    """Give the test's site a copy of a migrated database; creating one would take seconds."""
     copy_directory(migrated, site.data_dir)
 
 

@@ -18,7 +18,7 @@ REFUSALS = (Invalid, NotFound, EvidenceRefused)
 
 
 class Race:
-    """A dispute with a file, and what people and its gateway do to it."""
+    """A dispute with a file, and the acts of people and of its gateway that race."""
 
     def __init__(self, db: Db, dispute: disputes.Dispute, file: disputes.Evidence) -> None:
         """Use ``begin`` instead."""

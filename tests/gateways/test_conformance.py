@@ -50,7 +50,7 @@ def epay() -> Iterator[Provider]:
 
 
 class TestSandbox(GatewayTests):
-    """The sandbox bank."""
+    """The cases, for the adapter of the sandbox bank."""
 
     @pytest.fixture
     def provider(self, shop: Shop) -> Provider:
@@ -59,7 +59,7 @@ class TestSandbox(GatewayTests):
 
 
 class TestAlipay(GatewayTests):
-    """Alipay."""
+    """The cases, for the adapter of Alipay."""
 
     @pytest.fixture
     def provider(self, alipay_shop: AlipayShop) -> Provider:
@@ -68,7 +68,7 @@ class TestAlipay(GatewayTests):
 
 
 class TestWeChatPay(GatewayTests):
-    """WeChat Pay."""
+    """The cases, for the adapter of WeChat Pay."""
 
     @pytest.fixture
     def provider(self, wechat_pay_shop: WeChatPayShop) -> Provider:
@@ -95,7 +95,7 @@ class TestBepusdt(GatewayTests):
 
 
 class TestPayPal(GatewayTests):
-    """PayPal."""
+    """The cases, for the adapter of PayPal."""
 
     @pytest.fixture
     def provider(self, paypal_shop: PayPalShop) -> Provider:
@@ -104,7 +104,7 @@ class TestPayPal(GatewayTests):
 
 
 class TestStripe(GatewayTests):
-    """Stripe."""
+    """The cases, for the adapter of Stripe."""
 
     @pytest.fixture
     def provider(self, stripe: Provider) -> Provider:
@@ -113,7 +113,7 @@ class TestStripe(GatewayTests):
 
 
 class TestEpay(GatewayTests):
-    """An Epay server."""
+    """The cases, for the adapter of Epay servers."""
 
     @pytest.fixture
     def provider(self, epay: Provider) -> Provider:

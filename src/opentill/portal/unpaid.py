@@ -59,7 +59,10 @@ class Unpaid(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def until(self) -> str:
-        """The message id of when it ended or can be paid, with ``{time}``; "" if it is open."""
+        """The message id of the sentence that says when the payment ended or can be paid.
+
+        The sentence has a place ``{time}``. "" if the payment is open.
+        """
         return UNPAID.get("EXPIRED" if self.kind == "CANCELED_BY_CUSTOMER" else self.kind, "")
 
     @property

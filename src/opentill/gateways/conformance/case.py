@@ -70,7 +70,7 @@ class Case:
         return self._checked(await self.call(self.gateway.pay(request)))
 
     async def find(self, attempt_id: str, provider_ref: str) -> PaymentOutcome:
-        """Query an attempt."""
+        """Ask the provider for an attempt's state, as the gateway does."""
         return self._checked(await self.call(self.gateway.find_payment(attempt_id, provider_ref)))
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
