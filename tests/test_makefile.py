@@ -95,9 +95,17 @@ STAGES: Final = {
     "pip is installed": ".venv/bin/pip",
     "the project is being installed": ".venv/lib/*/site-packages/opentill.pth",
 }
+# Every run tries the middle of the installation of pip, `make stress` tries all stages.
+USUAL_STAGE: Final = "pip is being installed"
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(
+    "stage",
+    [
+        pytest.param(stage, marks=() if stage == USUAL_STAGE else pytest.mark.stress)
+        for stage in STAGES
+    ],
+)
 def test_the_next_make_repairs_an_interrupted_one(checkout: Path, stage: str) -> None:
     process = subprocess.Popen(
         ["make", f"PYTHON={sys.executable}", ".venv/stamp"], cwd=checkout, env=_environ(),

@@ -149,7 +149,11 @@ def test_every_page_requires_the_second_factor_of_every_role(
         role = role | {"merchant_id": shop.id}
     pages = [page for page in PAGES if page.allowed != "anyone" and "logins/end" not in page.path]
     violations: list[tuple[str, str, str, int, str]] = []
+    # With the necessary factor, the pages of the other roles are in `test_permissions.py`.
+    shows_pages = role.get("role") == "owner" or role.get("staff_role") == "admin"
     for factor, visitor in _logins(shop, role):
+        if not shows_pages and (factor == "proved" or (factor == "none" and not is_staff)):
+            continue
         for page in pages:
             path = path_of(page, shop.id)
             response = visitor.get(path) if page.method == "GET" else visitor.post(path)
