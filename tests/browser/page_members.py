@@ -62,3 +62,12 @@ async def lose_passkey(tx: Tx, login: NewLogin, now: int) -> tuple[str, str]:
     stop_path = await people.lost_factors.new_stop_link(tx, person.email)
     assert stop_path is not None
     return reset.path, stop_path
+
+
+async def follow_menu(page: Page, name: str) -> None:
+    """Follow a link of the menu; the group of another page is opened first."""
+    menu = page.get_by_role("navigation", name="Menu")
+    folded = menu.locator("details:not([open])", has=page.locator("a", has_text=name))
+    if await folded.count():
+        await folded.locator("summary").click()
+    await menu.get_by_role("link", name=name).click()

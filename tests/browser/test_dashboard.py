@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 
 from browser.browser_user import BrowserUser
 from browser.page_checks import problems_on_all_displays
-from browser.page_members import create_merchant, join
+from browser.page_members import create_merchant, follow_menu, join
 from opentill import merchants, people
 from opentill.db.clock import now_ms
 from support.people import PASSWORD, TESTER
@@ -41,7 +41,7 @@ async def test_an_owner_joins_and_invites_without_scripts(
     async with _page(browser, java_script_enabled=False) as page:
         await join(page, url + link.path)
         assert page.url == f"{url}/dashboard/{shop}/"
-        await page.get_by_role("link", name="Team").click()
+        await follow_menu(page, "Team")
         await page.get_by_role("button", name="Invite a member").click()
         await page.get_by_label("Email").fill("bob@example.com")
         await page.get_by_label("Support").check()

@@ -5,7 +5,7 @@ from playwright.async_api import Browser
 from starlette.applications import Starlette
 
 from browser.page_checks import problems_on_all_displays
-from browser.page_members import invite_member, join
+from browser.page_members import follow_menu, invite_member, join
 from opentill import disputes
 from opentill.db.clock import now_ms
 from opentill.db.database import Tx
@@ -36,7 +36,7 @@ async def test_a_member_adds_a_file_and_a_note_on_pages_that_fit_every_device(
     context = await browser.new_context(java_script_enabled=False)
     page = await context.new_page()
     await join(page, url + link.path)
-    await page.get_by_role("link", name="Disputes", exact=True).click()
+    await follow_menu(page, "Disputes")
     await page.locator("table.list a").click()
     await page.get_by_text("Add a file without contesting yet").click()
     await page.get_by_label("File").set_input_files(

@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 from starlette.applications import Starlette
 
-from browser.page_members import create_merchant, join
+from browser.page_members import create_merchant, follow_menu, join
 from support.books import ledger_violations
 from support.webhook_receiver import receiving
 
@@ -22,12 +22,8 @@ async def _press_button(page: Page, name: str) -> None:
     await page.get_by_role("button", name=name, exact=True).click()
 
 
-async def _follow_menu(page: Page, name: str) -> None:
-    await page.get_by_role("navigation", name="Menu").get_by_role("link", name=name).click()
-
-
 async def _accept_agreement(page: Page) -> None:
-    await _follow_menu(page, "Agreement")
+    await follow_menu(page, "Agreement")
     await page.get_by_role("checkbox").check()
     await page.locator("main form button[type=submit]").click()
     await expect(page.get_by_role("heading", name="is accepted")).to_be_visible()
@@ -35,7 +31,7 @@ async def _accept_agreement(page: Page) -> None:
 
 async def _open_session(page: Page) -> str:
     """Create a product and open a session for it; return the address of the payment page."""
-    await _follow_menu(page, "Products")
+    await follow_menu(page, "Products")
     await page.get_by_role("button", name="Add a product").first.click()
     await page.get_by_label("Name", exact=True).fill("Tea, 100 g")
     await page.get_by_label("Price").fill("9.99")
@@ -69,7 +65,7 @@ async def _pay(page: Page, link: str) -> None:
 
 async def _refund(page: Page, *, scripts: bool) -> None:
     """Find the payment by the customer's address, and refund a part of it."""
-    await _follow_menu(page, "Payments")
+    await follow_menu(page, "Payments")
     await page.get_by_role("searchbox", name="Search payments").fill("maria@example.com")
     await page.get_by_role("searchbox", name="Search payments").press("Enter")
     await page.wait_for_url("**query=maria*")
@@ -98,7 +94,7 @@ async def _refund(page: Page, *, scripts: bool) -> None:
 
 async def _replace_key(page: Page) -> tuple[str, str]:
     """Create an API key and replace it; return the old and the new key."""
-    await _follow_menu(page, "Developers")
+    await follow_menu(page, "Developers")
     await page.get_by_role("main").get_by_role("link", name="Create API key").click()
     await page.get_by_label("Name", exact=True).fill("Shop")
     await page.locator("#create").get_by_role("button", name="Create API key").click()
@@ -113,7 +109,7 @@ async def _replace_key(page: Page) -> tuple[str, str]:
 
 async def _send_test_event(page: Page, url: str) -> None:
     """Add an endpoint, send a test event to it, and wait until the page shows its delivery."""
-    await _follow_menu(page, "Developers")
+    await follow_menu(page, "Developers")
     await page.get_by_role("main").get_by_role("link", name="Add endpoint").click()
     await page.get_by_label("Endpoint URL").fill(url)
     await page.locator("#add").get_by_role("button", name="Add endpoint").click()

@@ -7,6 +7,7 @@ from functools import partial
 from dashboard.pages import new_form_id, text_of
 from dashboard.test_payments_list import PaymentsList
 from opentill import refunds
+from portal.test_menu import menu_of
 from support import world
 from support.api_server import Shop
 from support.people import create_person
@@ -53,6 +54,9 @@ def test_a_failed_refund_needs_attention_until_it_is_marked_as_handled(shop: Sho
     home, path = f"/dashboard/{shop.id}/", f"/dashboard/{shop.id}/payments/{order}"
     assert "1 refund failed: the customer has not got the money" in text_of(ada.get(home))
     assert f'href="{home}payments?status=REFUND_FAILED"' in ada.get(home).text
+    assert "Payments 1 Needs attention" in text_of(ada.get(path))  # in the menu
+    viewer = create_person(shop.api_server, shop.id, "viewer")
+    assert "Needs attention" not in menu_of(viewer.get(path).text)  # who can do nothing about it
     page = text_of(ada.get(path))
     assert "The refund of $4.00 failed" in page
     assert "The customer did not get the money." in page

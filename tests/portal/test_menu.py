@@ -9,11 +9,16 @@ _MENU = re.compile(r'<nav class="menu".*?</nav>', re.DOTALL)
 _LINK = re.compile(r'<a(?: class="(menu-group)")? href="([^"]*)"( aria-current="page")?>')
 
 
-def menu_links(html: str) -> list[tuple[bool, str, bool]]:
-    """Return each link of a page's menu: whether it is a group, its path, whether it is current."""
+def menu_of(html: str) -> str:
+    """Return the menu of a page."""
     match = _MENU.search(html)
     assert match is not None
-    return [(bool(group), path, bool(here)) for group, path, here in _LINK.findall(match[0])]
+    return match[0]
+
+
+def menu_links(html: str) -> list[tuple[bool, str, bool]]:
+    """Return each link of a page's menu: whether it is a group, its path, whether it is current."""
+    return [(bool(group), path, bool(here)) for group, path, here in _LINK.findall(menu_of(html))]
 
 
 def test_a_group_of_one_page_is_that_page_and_other_groups_list_their_pages(shop: Shop) -> None:
@@ -40,6 +45,29 @@ def test_only_the_nearest_page_of_the_menu_is_current(shop: Shop) -> None:
     for page in ("developers", "developers/keys", "balance", "balance/statement"):
         links = menu_links(owner.get(f"/dashboard/{shop.id}/{page}").text)
         assert [path for _, path, here in links if here] == [f"/dashboard/{shop.id}/{page}"]
+
+
+def test_only_the_group_of_the_current_page_is_open(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    for page, opened in (
+        ("", ""),
+        ("balance", "/balance"),
+        ("developers/keys", "/developers/keys"),
+    ):
+        html = menu_of(owner.get(f"/dashboard/{shop.id}/{page}").text)
+        assert len(re.findall("<details", html)) > 4
+        groups = re.findall(r"<details open>(.*?)</details>", html, re.DOTALL)
+        assert len(groups) == bool(opened)
+        assert not opened or f'href="/dashboard/{shop.id}{opened}"' in groups[0]
+
+
+def test_the_language_is_chosen_in_the_menu_of_the_account(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    html = owner.get(f"/dashboard/{shop.id}/team").text
+    account = html[html.index('class="initials"') : html.index("</header>")]
+    assert account.count("?lang=") == html.count("?lang=") == 3
+    assert ">AE<" in account  # the initials of Ada Example
+    assert "Powered by" not in html
 
 
 def test_the_menu_shows_only_pages_of_the_persons_role(shop: Shop) -> None:

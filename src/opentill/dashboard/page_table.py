@@ -21,6 +21,7 @@ from opentill.dashboard import (
     mail_kinds,
     mail_times,
     mails,
+    menu_counts,
     payment,
     payment_receipt,
     payments_list,
@@ -75,6 +76,10 @@ PAGES: Final[tuple[Page[PageRequest], ...]] = (
 )
 
 PORTAL: Final = Portal(
-    PAGES, DASHBOARD_PATH, Path(__file__).parent / "templates", (labels, mail_times)
+    PAGES,
+    DASHBOARD_PATH,
+    Path(__file__).parent / "templates",
+    (labels, mail_times),
+    menu_counts.count_waiting,
 )
 routes: Final = endpoint.routes(PORTAL, "/dashboard")

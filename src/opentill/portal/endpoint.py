@@ -90,6 +90,7 @@ class Endpoint:
             response = await identity_proof.require(request, page.allowed, page)
         if response is not None:
             return response
+        await _count_waiting(request, page)
         return await page.handler(request)
 
     def _page(self, method: str) -> Page[Any]:
@@ -187,6 +188,14 @@ async def _check_permission(request: PageRequest, page: Page[Any]) -> None:
         raise NotFound
     if not request.may(cast("Permission", page.allowed)):
         raise NotPermitted
+
+
+async def _count_waiting(request: PageRequest, page: Page[Any]) -> None:
+    """Count the waiting cases of the menu, if the response is a page with the menu."""
+    count = request.portal.count_waiting
+    if count is None or page.method == "POST" or page.is_file or request.is_poll:
+        return
+    request.waiting = await count(request)
 
 
 async def _check_fields(request: PageRequest, page: Page[Any]) -> None:

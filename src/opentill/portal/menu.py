@@ -35,6 +35,7 @@ class MenuItem(msgspec.Struct, frozen=True):
     name: str
     href: str
     is_current: bool  # whether the link leads to the current page or to one above it
+    waiting: int = 0  # how much waits for the person there
 
 
 class MenuSection(msgspec.Struct, frozen=True):
@@ -47,6 +48,16 @@ class MenuSection(msgspec.Struct, frozen=True):
     icon: str
     link: MenuItem
     items: tuple[MenuItem, ...]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the links below are shown: one of the group's pages is the current one."""
+        return any(item.is_current for item in (self.link, *self.items))
+
+    @property
+    def waiting(self) -> int:
+        """How much waits for the person on the pages of the group."""
+        return self.link.waiting + sum(item.waiting for item in self.items)
 
 
 def sections(request: PageRequest) -> list[MenuSection]:
@@ -85,7 +96,8 @@ def _build(
                 f"{path}/" if below else f"{path}{_BELOW_HOME}"
             )
             href = f"{request.base}{path}" if below else f"{request.base}{path}/"
-            menu.setdefault(page.group, []).append(MenuItem(page.menu, href, is_current))
+            item = MenuItem(page.menu, href, is_current, request.waiting.get(below, 0))
+            menu.setdefault(page.group, []).append(item)
     # Only the nearest page is marked as current, and not a page above it.
     current = max(
         (item.href for items in menu.values() for item in items if item.is_current),

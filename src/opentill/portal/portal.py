@@ -1,7 +1,7 @@
 """A portal: its table of pages, its templates and its labels."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final, cast
@@ -39,10 +39,16 @@ class Portal:
         path: str,
         own_templates: Path,
         own_labels: Sequence[ModuleType] = (),
+        count_waiting: Callable[[Any], Awaitable[Mapping[str, int]]] | None = None,
     ) -> None:
-        """Prepare the templates. Raises OSError if they cannot be read."""
+        """Prepare the templates. Raises OSError if they cannot be read.
+
+        ``count_waiting`` takes a ``PageRequest``, and returns how much waits for the person on
+        pages of the menu, by their paths below ``path``.
+        """
         self.pages: Final = tuple(pages)
         self.path: Final = path
+        self.count_waiting: Final = count_waiting
         # The console and the dashboard, whose menus the person's own pages show. ``app.py`` sets
         # them, because portals do not import each other.
         self.neighbors: tuple[Portal, Portal] | None = None
@@ -137,11 +143,18 @@ def _indent_json(json: str) -> str:
     return msgspec.json.format(json, indent=2)
 
 
+def _initials(name: str) -> str:
+    """Return the first letters of the first and the last word of a person's name."""
+    words = name.split()
+    return "".join(word[0] for word in (words[:1] + words[1:][-1:])).upper()
+
+
 def _create_environment(folders: Sequence[Path]) -> Environment:
     environment = templates.create_environment(*folders)
     environment.add_extension(_Forms)
     environment.filters["device"] = user_agents.describe
     environment.filters["pretty"] = _indent_json
+    environment.filters["initials"] = _initials
     own_filters: dict[str, Any] = {
         "focus_error": form_errors.focus_error,
         "focus_first": form_errors.focus_first,

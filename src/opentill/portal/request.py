@@ -80,6 +80,8 @@ class PageRequest:
         self._pending: Login | None = None
         self._access: Access | None = None
         self.new_cookies: list[str] = []
+        # How much waits for the person on pages of the menu, by their paths below the portal's.
+        self.waiting: Mapping[str, int] = {}
         if language.supported("merchant", self.query.get("lang")):
             chosen = self.localizer.language
             self.new_cookies.append(language.cookie(chosen, self.app.settings.public_url))
