@@ -43,9 +43,14 @@ def test_the_page_says_that_there_is_no_authenticator(shop: Shop) -> None:
     assert "Off You log in with your password alone." in text_of(ada.get("/security"))
 
 
-def test_an_empty_form_to_log_in_marks_the_email(api_server: ApiServer) -> None:
-    refused = Visitor(api_server).post("/login", {"email": " ", "password": ""})
-    assert refused.status_code == 400
-    assert 'id="email-error"' in refused.text
-    assert "Enter an email address such as" in refused.text
-    assert "Email or password is wrong" not in refused.text
+def test_an_empty_field_of_the_login_is_marked(api_server: ApiServer) -> None:
+    for email, password, marked in (
+        (" ", "", ["email", "password"]),
+        ("", "x", ["email"]),
+        ("ada@example.com", "", ["password"]),
+    ):
+        refused = Visitor(api_server).post("/login", {"email": email, "password": password})
+        assert refused.status_code == 400
+        assert re.findall(r'id="(\w+)-error"', refused.text) == marked
+        assert f'value="{email.strip()}"' in refused.text
+        assert "Email or password is wrong" not in refused.text

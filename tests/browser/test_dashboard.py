@@ -181,6 +181,7 @@ async def test_every_page_of_the_dashboard_fits_every_device(
             f"/dashboard/{shop}/",
             f"/dashboard/{shop}/team",
             f"/dashboard/{shop}/settings",
+            f"/dashboard/{shop}/settings/branding",
             f"/dashboard/{shop}/agreement",
             f"/dashboard/{shop}/balance",
             f"/dashboard/{shop}/balance/statement",

@@ -104,7 +104,7 @@ def test_a_preview_has_the_name_color_and_currency_of_the_merchant_and_any_langu
     settings = f"/dashboard/{shop.id}/settings"
     version = re.findall(r'name="version" value="(\w+)"', owner.get(settings).text)[0]
     form = {"version": version, "accent_color": "#7a1f5c"}
-    assert owner.post(f"{settings}/color", form).status_code == 303
+    assert owner.post(f"{settings}/branding/color", form).status_code == 303
     path = f"/dashboard/{shop.id}/mails/kinds/preview"
     frame = owner.get(f"{path}/html?topic=receipt&language=de").text
     assert "#7a1f5c" in frame
@@ -122,3 +122,60 @@ def test_an_unknown_kind_has_no_preview_and_developers_see_none(
     for suffix in ("", "?topic=books_violated", "/html?topic=nothing"):
         assert owner.get(path + suffix).status_code == 404
     assert developer.get(f"{path}?topic=receipt").status_code == 403
+
+
+def test_a_switch_in_the_row_turns_a_kind_on_and_off_without_script(
+    mailing: ApiServer, shop: Shop
+) -> None:
+    owner = create_person(mailing, shop.id, "owner")
+    path = f"/dashboard/{shop.id}/mails/kinds"
+    states = []
+    for _ in range(2):
+        forms = re.findall(r'<form[^>]* class="inline".*?</form>', owner.get(path).text, re.DOTALL)
+        (row,) = (form for form in forms if 'value="digest"' in form)
+        states += re.findall(r'aria-checked="(\w+)"', row)
+        fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', row))
+        saved = owner.post(f"{path}/switch", fields)
+        assert saved.headers["location"] == f"{path}?done=saved"
+    assert states == ["false", "true"]
+    assert ["Daily digest", "Owner, Finance", "Off"] in _kinds(owner, path)
+    assert ["Receipt", "Customers", "On"] in _kinds(owner, path)  # another switch
+    always = fields | {"topic": "dispute_opened", "turn": "off"}
+    assert owner.post(f"{path}/switch", always).status_code == 404
+    viewer = create_person(mailing, shop.id, "viewer")
+    assert 'role="switch"' not in viewer.get(path).text
+
+
+def test_a_member_sends_an_example_to_the_own_address(mailing: ApiServer, shop: Shop) -> None:
+    owner = create_person(mailing, shop.id, "owner")
+    path = f"/dashboard/{shop.id}/mails/kinds/preview"
+    form = {"topic": "key_changed", "language": "en", "form_id": "one"}
+    for _ in range(2):  # a double click
+        sent = owner.post(path, form)
+        assert sent.headers["location"] == f"{path}?topic=key_changed&language=en&done=test"
+    page = text_of(owner.get(sent.headers["location"]))
+    assert f"A test is on its way to {owner.email}." in page
+    rows = mailing.sql("select * from mails where merchant_id = $1", shop.id)
+    assert [(row["topic"], row["recipient"], row["language"]) for row in rows] == [
+        ("key_changed", owner.email, "en")
+    ]
+    mails = mailing.tx(lambda tx: mail.list_of_merchant(tx, shop.id, limit=2))
+    shown = mailing.run(mail.preview(mailing.app.db, mailing.app.settings, mails[0]))
+    assert shown.subject.startswith("[TEST] ")  # which a real mail about keys is not
+    assert owner.post(path, form | {"topic": "invitation"}).status_code == 404
+    assert owner.post(path, form | {"topic": "no such"}).status_code == 404
+    viewer = create_person(mailing, shop.id, "viewer")
+    assert "Send me a test" not in viewer.get(f"{path}?topic=receipt").text
+    for number in range(10):
+        last = owner.post(path, form | {"form_id": f"more {number}"})
+    assert last.status_code == 429
+    assert "Try again later" in last.text
+
+
+def test_without_a_mail_server_no_test_can_be_sent(api_server: ApiServer, shop: Shop) -> None:
+    owner = create_person(api_server, shop.id, "owner")
+    path = f"/dashboard/{shop.id}/mails/kinds/preview"
+    page = owner.get(f"{path}?topic=receipt").text
+    assert "A test can be sent once the operator" in page
+    assert "Send me a test" not in page
+    assert "(no mail server yet)" in page

@@ -3,6 +3,8 @@
 import re
 
 from dashboard.pages import text_of
+from opentill.dashboard import role_table
+from opentill.people.permissions import RULES
 from support.api_server import Shop
 from support.people import PASSWORD, Visitor, create_person, heading_of
 
@@ -205,9 +207,24 @@ def test_the_only_owner_can_neither_leave_nor_change_their_role(shop: Shop) -> N
     assert f'name="person" value="{viewer.person_id}"' in page.text
     assert "No second factor" in text_of(page)
     assert "No second factor" not in text_of(viewer.get(f"/dashboard/{shop.id}/team"))
-    row = re.search(r"<li><div><strong>.*?<br>", page.text, re.DOTALL)
+    row = re.search(r'<li><div class="who">.*?</li>', page.text, re.DOTALL)
     assert row is not None
-    assert re.findall(r"<span class=\"status\">(\w+)</span>", row[0]) == ["Owner", "You"]
+    assert re.findall(r"<span class=\"status\">(\w+)</span>", row[0]) == ["You", "Owner"]
     create_person(shop.api_server, shop.id, "owner")
     page = owner.get(f"/dashboard/{shop.id}/team")
     assert f'name="person" value="{owner.person_id}"' in page.text
+
+
+def test_the_table_of_roles_has_each_permission_of_members_once(shop: Shop) -> None:
+    listed = [name for names in role_table.PERMISSIONS.values() for name in names]
+    assert sorted(listed) == sorted(rule.permission for rule in RULES if rule.members)
+    viewer = create_person(shop.api_server, shop.id, "viewer")
+    page = viewer.get(f"/dashboard/{shop.id}/team").text
+    cells = {
+        text_of(name): [text_of(cell) for cell in re.findall(r"<td>(.*?)</td>", row)]
+        for name, row in re.findall(r'<th scope="row">(.*?)</th>(.*?)</tr>', page, re.DOTALL)
+    }
+    assert len(cells) == len(listed)
+    # Owner, Finance, Support, Developer, Viewer
+    assert cells["Refund payments"] == ["Yes", "Yes", "Yes", "– No", "– No"]
+    assert cells["Create, change or delete an API key"] == ["Yes", "– No", "– No", "Yes", "– No"]

@@ -52,7 +52,8 @@ def test_every_action_leads_to_a_page(shop: Shop) -> None:
     [
         ("developers/epay/enable", "developers/epay"),
         ("team/invite", "team"),
-        ("settings/logo/remove", "settings"),
+        ("settings/branding/logo/remove", "settings/branding"),
+        ("settings/seller", "settings"),
         ("agreement/accept", "agreement"),
         ("mails/preferences", "mails"),
     ],

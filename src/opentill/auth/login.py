@@ -37,15 +37,20 @@ async def log_in(request: PageRequest) -> Response:
     form = await request.form()
     email, goal = form.get("email", ""), safe_next(form.get("next", ""))
     settings = request.app.settings
+    missing: dict[str, str] = {}
     if not email.strip():
+        missing["email"] = N_("Enter your email")
+    if not form.get("password"):
+        missing["password"] = N_("Enter your password")
+    if missing:
         return render.page(
             request,
             "login.html",
             400,
             scripts=True,
-            email="",
+            email=email.strip(),
             next=goal,
-            errors={"empty": N_("Enter an email address such as name@example.com")},
+            errors=missing,
         )
     credentials = people.Credentials(
         email=email,
@@ -66,7 +71,7 @@ async def log_in(request: PageRequest) -> Response:
             next=goal,
             wait=wait,
             errors={
-                "email": N_(
+                "refused": N_(
                     "Your new password is set. Without your second factor you can "
                     "log in only in {wait}"
                 )
@@ -80,7 +85,7 @@ async def log_in(request: PageRequest) -> Response:
             scripts=True,
             email=email,
             next=goal,
-            errors={"email": N_("Email or password is wrong")},
+            errors={"refused": N_("Email or password is wrong")},
         )
     except TooManyRequests as problem:
         return render.page(
@@ -91,7 +96,7 @@ async def log_in(request: PageRequest) -> Response:
             scripts=True,
             email=email,
             next=goal,
-            errors={"email": N_("There were too many attempts. Try again in {wait}")},
+            errors={"refused": N_("There were too many attempts. Try again in {wait}")},
             wait=request.localizer.duration(problem.retry_after_s * 1000),
         )
     request.new_cookies += login_cookies.build_login_cookies(settings, request.headers, login)

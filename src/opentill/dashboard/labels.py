@@ -244,6 +244,7 @@ MAIL_PERSON: Final = {
 MAIL_RESULT: Final = {
     "again": N_("The email is sent again."),
     "saved": N_("The change is saved."),
+    "test": N_("A test is on its way to {email}."),
 }
 MAIL_SWITCH: Final = {
     "receipts": N_("Receipts to customers"),

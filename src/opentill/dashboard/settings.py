@@ -1,5 +1,7 @@
 """A merchant's settings: its profile for customers, its logo, and the time zone of its pages.
 
+They are on three pages: the business, its branding, and the fees and terms of the operator.
+
 A form has the version that it changes. If somebody else has changed the settings since, nothing is
 saved: the form is shown again with its entries beside the current values.
 """
@@ -8,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import cache, partial
-from typing import Final
+from typing import Final, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
 from starlette.responses import Response
@@ -30,6 +32,15 @@ from opentill.portal.request import PageRequest
 from opentill.web import accent
 from opentill.web.translations import N_
 
+Part = Literal["business", "branding", "fees"]
+_PATHS: Final[Mapping[Part, str]] = {"business": "", "branding": "/branding", "fees": "/fees"}
+PARTS: Final[Mapping[Part, str]] = {
+    "business": N_("Business"),
+    "branding": N_("Branding"),
+    "fees": N_("Fees and payouts"),
+}
+# Fields of the profile that customers of a real shop, or its tax office, need.
+_NEEDED: Final = ("support_email", "legal_name", "legal_address")
 _DEFAULT_COLOR: Final = "#0d5c49"  # of pages without an accent color
 _REASON: Final = "on the page of the settings"
 # These names of the tz database are not time zones.
@@ -54,13 +65,14 @@ def _zone_names() -> list[str]:
     )
 
 
-async def show(request: PageRequest) -> Response:
-    """Show the settings, with forms for people who may change them."""
-    return await _render_settings(request)
+async def show(request: PageRequest, part: Part) -> Response:
+    """Show a page of the settings, with forms for people who may change them."""
+    return await _render_settings(request, part)
 
 
 async def _render_settings(
     request: PageRequest,
+    part: Part,
     status: int = 200,
     errors: dict[str, str] | None = None,
     entries: dict[str, str] | None = None,
@@ -75,6 +87,9 @@ async def _render_settings(
         request,
         "settings.html",
         status,
+        part=part,
+        parts_of_settings=PARTS,
+        missing=[name for name in _NEEDED if not getattr(merchant, name)],
         merchant=merchant,
         values=stored if entries is None else {**stored, **entries},
         stored=stored if is_stale else {},
@@ -134,11 +149,12 @@ async def preview(request: PageRequest) -> Response:
     errors: dict[str, str] = {}
     if entries.get("accent_color", "").strip() and _valid_color(entries) is None:
         errors["accent_color"] = PROFILE_ERROR["accent_color"]
-    return await _render_settings(request, 400 if errors else 200, errors, entries)
+    return await _render_settings(request, "branding", 400 if errors else 200, errors, entries)
 
 
 async def save(request: PageRequest, fields: Sequence[str]) -> Response:
     """Change the fields of one of the page's forms."""
+    part: Part = "branding" if "accent_color" in fields else "business"
     form = await request.form()
     entries = {field: form[field] for field in fields}
     values = dict(entries)
@@ -153,7 +169,7 @@ async def save(request: PageRequest, fields: Sequence[str]) -> Response:
         except Invalid:
             errors[field] = PROFILE_ERROR[field]
     if errors:
-        return await _render_settings(request, 400, errors, entries)
+        return await _render_settings(request, part, 400, errors, entries)
     actor = people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
@@ -167,8 +183,8 @@ async def save(request: PageRequest, fields: Sequence[str]) -> Response:
             )
         )
     except merchants.Stale:
-        return await _render_settings(request, 409, {"profile": _STALE}, entries)
-    return _redirect(request, _SECTION_OF_FIELD[fields[0]])
+        return await _render_settings(request, part, 409, {"profile": _STALE}, entries)
+    return _redirect(request, part, _SECTION_OF_FIELD[fields[0]])
 
 
 async def _is_untouched(request: PageRequest, color: str) -> bool:
@@ -183,10 +199,10 @@ async def save_logo(request: PageRequest) -> Response:
     try:
         form, files = await request.form(), await request.files()
     except PayloadTooLarge:
-        return await _render_settings(request, 413, {"logo": LOGO_ERROR["size"]})
+        return await _render_settings(request, "branding", 413, {"logo": LOGO_ERROR["size"]})
     file = files.get("logo")
     if file is None or not file.content:
-        return await _render_settings(request, 400, {"logo": LOGO_ERROR["none"]})
+        return await _render_settings(request, "branding", 400, {"logo": LOGO_ERROR["none"]})
     actor = people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
@@ -200,10 +216,10 @@ async def save_logo(request: PageRequest) -> Response:
             )
         )
     except merchants.LogoRefused as problem:
-        return await _render_settings(request, 400, {"logo": LOGO_ERROR[problem.why]})
+        return await _render_settings(request, "branding", 400, {"logo": LOGO_ERROR[problem.why]})
     except merchants.Stale:
-        return await _render_settings(request, 409, {"logo": LOGO_ERROR["stale"]})
-    return _redirect(request, "brand-title")
+        return await _render_settings(request, "branding", 409, {"logo": LOGO_ERROR["stale"]})
+    return _redirect(request, "branding", "brand-title")
 
 
 async def remove_logo(request: PageRequest) -> Response:
@@ -216,13 +232,13 @@ async def remove_logo(request: PageRequest) -> Response:
             )
         )
     except merchants.Stale:
-        return await _render_settings(request, 409, {"logo": LOGO_ERROR["stale"]})
-    return _redirect(request, "brand-title")
+        return await _render_settings(request, "branding", 409, {"logo": LOGO_ERROR["stale"]})
+    return _redirect(request, "branding", "brand-title")
 
 
-def _redirect(request: PageRequest, section: str) -> Response:
+def _redirect(request: PageRequest, part: Part, section: str) -> Response:
     """Return to the section that was saved, which says so."""
-    path = f"/dashboard/{request.merchant_id}/settings"
+    path = f"/dashboard/{request.merchant_id}/settings{_PATHS[part]}"
     return render.see_other(request, f"{path}?saved={section}#{section}")
 
 
@@ -236,20 +252,25 @@ _SECTION_OF_FIELD: Final = {
 # The forms of the page by the end of their path, with the fields of the profile that they change.
 _FORMS: Final[Mapping[str, Sequence[str]]] = {
     "profile": ("display_name", "support_email", "support_url", "terms_url"),
-    "color": ("accent_color",),
+    "branding/color": ("accent_color",),
     "time-zone": ("time_zone",),
     "seller": SELLER_FIELDS,
 }
 _PLACE: Final = f"{DASHBOARD_PATH}/settings"
 pages: Final = (
-    Page("GET", _PLACE, "settings.read", show, menu=N_("Settings"), group="settings"),
+    Page("GET", _PLACE, "settings.read", partial(show, part="business"), menu=N_("Settings"),
+         group="settings"),
+    Page("GET", f"{_PLACE}/branding", "settings.read", partial(show, part="branding")),
+    Page("GET", f"{_PLACE}/fees", "settings.read", partial(show, part="fees")),
     *(
         Page("POST", f"{_PLACE}/{name}", "settings.manage", partial(save, fields=fields),
              fields=(*fields, "version"))
         for name, fields in _FORMS.items()
     ),
-    Page("POST", f"{_PLACE}/preview", "settings.manage", preview, fields=("accent_color",)),
-    Page("POST", f"{_PLACE}/logo", "settings.manage", save_logo, files=MAX_LOGO_BYTES,
+    Page("POST", f"{_PLACE}/branding/preview", "settings.manage", preview,
+         fields=("accent_color",)),
+    Page("POST", f"{_PLACE}/branding/logo", "settings.manage", save_logo, files=MAX_LOGO_BYTES,
          fields=("seen",)),
-    Page("POST", f"{_PLACE}/logo/remove", "settings.manage", remove_logo, fields=("seen",)),
+    Page("POST", f"{_PLACE}/branding/logo/remove", "settings.manage", remove_logo,
+         fields=("seen",)),
 )  # fmt: skip

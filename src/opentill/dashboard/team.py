@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from opentill import mail, merchants, people
 from opentill.core.errors import Invalid
-from opentill.dashboard import page_helpers
+from opentill.dashboard import page_helpers, role_table
 from opentill.people import MERCHANT_ROLES
 from opentill.portal import invitations, mail_language, render
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -47,6 +47,7 @@ async def _render_team(
         invitations=invitations,
         zone=ZoneInfo(merchant.time_zone),
         roles=MERCHANT_ROLES,
+        permissions=role_table.rows(),
         errors=errors or {},
         **page_values,
     )

@@ -28,6 +28,7 @@ from opentill.mail.outbox import (
     queue_state,
     request_new_password,
     resend,
+    send_example,
     send_receipt,
     skip_waiting,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "request_new_password",
     "resend",
     "retry_dead_letters",
+    "send_example",
     "send_receipt",
     "send_test_mail",
     "skip_waiting",

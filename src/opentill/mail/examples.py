@@ -11,6 +11,7 @@ from opentill.mail.decision_model import DisputeResultContent, StandingContent
 from opentill.mail.digest_model import DigestContent, DigestDay
 from opentill.mail.model import (
     DAY_MS,
+    EXAMPLE,
     HOUR_MS,
     NO_MERCHANT,
     AccountChangeContent,
@@ -79,7 +80,7 @@ def example(
         merchant_id=merchant.id if has_merchant else NO_MERCHANT,
         id="mail_example",
         topic=name,
-        cause="example",
+        cause=EXAMPLE,
         recipient=_CUSTOMER if kind.audience == "customers" else _MEMBER,
         order_id=_ORDER_ID if kind.audience == "customers" else None,
         language=language,

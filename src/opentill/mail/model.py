@@ -86,6 +86,9 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
 
 
+EXAMPLE: Final = "example"  # begins the cause of a mail with example data
+
+
 class NewMail(msgspec.Struct, frozen=True, kw_only=True):
     """A mail to be queued; merchant, cause and recipient identify it."""
 

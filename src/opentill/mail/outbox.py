@@ -26,6 +26,7 @@ from opentill.mail.decision_model import ApplicationContent
 from opentill.mail.last_change import LAST_CHANGE, LastChange
 from opentill.mail.model import (
     DAY_MS,
+    EXAMPLE,
     INVITATIONS_OF_MERCHANT_PER_DAY,
     INVITATIONS_PER_DAY,
     MINUTE_MS,
@@ -171,6 +172,28 @@ async def _count_request(tx: Tx, mail: Mail | NewMail, now: int) -> None:
         await rate_limits.hit_hourly(tx, "mails asked for", subject, REQUESTED_PER_HOUR, now)
     except TooManyRequests as problem:
         raise TooManyMails(problem.retry_after_s) from None
+
+
+async def send_example(
+    tx: Tx, settings: Settings, example: Mail, recipient: str, request_id: str, now: int
+) -> None:
+    """Queue an example of a merchant's mail to the person who asked for it, marked as a test.
+
+    Idempotent by ``request_id``. Raises Invalid without a mail server, and TooManyMails.
+    """
+    if not settings.sends_mail:
+        raise Invalid("mail", "mail must be set up: there is no mail server")
+    mail_id = new_id("mail")
+    row = msgspec.structs.replace(
+        msgspec.convert(example, NewRow, from_attributes=True),
+        id=mail_id,
+        cause=f"{EXAMPLE} {example.topic}#{request_id}",
+        recipient=recipient,
+        order_id=None,  # the example's order does not exist
+        message_id=_message_id(settings, mail_id),
+    )
+    for mail in await _insert(tx, [row], now):
+        await _count_request(tx, mail, now)
 
 
 async def send_receipt(

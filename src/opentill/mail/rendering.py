@@ -24,7 +24,7 @@ from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.mail import attachments, outbox, smtp
 from opentill.mail.attachments import Attachments
-from opentill.mail.model import Mail, Message, MessageContext
+from opentill.mail.model import EXAMPLE, Mail, Message, MessageContext
 from opentill.mail.smtp import BadAddress
 from opentill.mail.topics import BY_NAME, Topic
 from opentill.merchants import Actor, Merchant
@@ -154,7 +154,8 @@ def _draft(
         mail=mail,
         message=topic.template(content, context),
         context=context,
-        is_test_mode=topic.is_about_money and not livemode,
+        is_test_mode=(topic.is_about_money and not livemode)
+        or mail.cause.startswith(f"{EXAMPLE} "),
     )
 
 

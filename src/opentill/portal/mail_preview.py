@@ -30,13 +30,15 @@ async def page(
     zone: ZoneInfo,
     merchant_name: str = "",
     *,
+    status: int = 200,
     template: str = "mail.html",
-    frame_query: str = "",
+    frame: str = "",
     **values: Any,
 ) -> Response:
     """Return the page of a mail: its result and its text. Only the console names the merchant.
 
-    ``values`` are further values of the ``template``; ``frame_query`` is the query of the frame.
+    ``values`` are further values of the ``template``; ``frame`` is the URL of the frame, "" for the
+    one below the page's.
     """
     preview: mail.Preview | None = None
     try:
@@ -46,10 +48,11 @@ async def page(
     return render.page(
         request,
         template,
+        status,
         headers={"content-security-policy": _PAGE_POLICY},
         mail=row,
         preview=preview,
-        frame_path=f"{request.base}{request.path.rstrip('/')}/html{frame_query}",
+        frame_path=frame or f"{request.base}{request.path.rstrip('/')}/html",
         zone=zone,
         merchant_name=merchant_name,
         **values,
