@@ -73,7 +73,9 @@ def test_a_customers_page_shows_the_name_of_the_newest_payment(shop: Shop) -> No
     assert "Ada Smith ada@example.com" in page
 
 
-def test_customers_are_sorted_by_what_they_paid_and_exported(shop: Shop) -> None:
+def test_customers_are_sorted_by_what_they_paid_and_exported(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shop.api_server.set_rate("JPY", "USD", Decimal("0.01"))
     tea = shop.create_product(price="9.99")["id"]
     yen = shop.create_product(price="5000", currency="JPY")["id"]
@@ -101,6 +103,12 @@ def test_customers_are_sorted_by_what_they_paid_and_exported(shop: Shop) -> None
             assert by_name["Ada"].endswith("2 payments 2 ¥5,000 $9.99")
             assert by_name["=Bob"].endswith("3 payments 3 $28.97")
             assert by_name["cyd@example.com"].endswith("0 payments 0 –")
+        for newest in range(1, 7):  # older payments count in the totals too
+            monkeypatch.setattr("opentill.dashboard.customers._NEWEST", newest)
+            few = {row.split()[0]: row for row in table_rows(owner.get(path).text)}
+            assert few.items() <= by_name.items(), newest
+            assert len(few) == (1, 2, 2, 2, 3, 3)[newest - 1]
+        monkeypatch.undo()
         response = owner.get(f"{path}.csv")
         assert 'filename="customers.csv"' in response.headers["content-disposition"]
         rows = csv_rows(response)

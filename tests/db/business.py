@@ -218,7 +218,10 @@ class Business(OperatedBusiness):
             shop.data("GET", "/v1/orders?amount=9.99&customerEmail=ann@example.com&status=PENDING")
             for query in (orders.ExportQuery(), orders.ExportQuery(amount="9.99")):
                 api_server.run(self._export_local_times(query))
-            api_server.tx(lambda tx: orders.recent_customers(tx, self.id, 20))
+            recent = api_server.tx(lambda tx: orders.recent_customers(tx, self.id, 1))
+            api_server.run(
+                orders.totals_of_recent(self.app.db, self.id, recent, ["ann@example.com"])
+            )
             own_payouts = payouts.PayoutFilter(merchant_id=self.id)
             assert api_server.tx(partial(payouts.search_all, criteria=own_payouts, limit=5))
             for search in (products.search, payment_links.list_matching, payouts.list_matching):

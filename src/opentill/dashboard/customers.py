@@ -15,7 +15,7 @@ from opentill.dashboard import page_helpers, payments_columns
 from opentill.gateways.model import Card
 from opentill.http import csvfile
 from opentill.list_counts import FOREVER
-from opentill.orders import CustomerOrder, CustomerTotal
+from opentill.orders import CustomerOrder, CustomerTotal, RecentCustomers
 from opentill.portal import downloads, lists, render
 from opentill.portal.lists import Pager
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -64,11 +64,11 @@ class Customer(msgspec.Struct, frozen=True):
 async def show(request: PageRequest) -> Response:
     """List the customers that match the search, by default those of the newest payments."""
     email, errors = lists.text(request, "email"), dict[str, str]()
-    newest = await _find(request, email, errors, _NEWEST)
+    newest, recent = await _find(request, email, errors, _NEWEST)
     if len(newest) == 1 and newest[0].email.lower() == email.lower():
         return page_helpers.redirect(request, "customers", "one", email=newest[0].email)
     sort = lists.choice(request, "sort", _SORTS) or "recent"
-    if sort == "recent" and not email:
+    if sort == "recent" and recent is not None and recent.has_more:
         newest = await _complete_last_payments(request, newest)
     pager = Pager(lists.page_number(request), len(newest))
     first, last = (pager.number - 1) * pager.size, pager.number * pager.size
@@ -76,7 +76,8 @@ async def show(request: PageRequest) -> Response:
     needs_all = sort in {"spent", "payments"}
     if sort == "name":
         newest.sort(key=lambda order: (order.name or order.email).casefold())
-    customers = await _with_totals(request, newest if needs_all else newest[first:last])
+    shown = newest if needs_all else newest[first:last]
+    customers = await _with_totals(request, shown, recent)
     if needs_all:
         customers.sort(
             key=lambda customer: customer.settled_minor if sort == "spent" else customer.payments,
@@ -100,25 +101,26 @@ async def show(request: PageRequest) -> Response:
             for customer in customers
         ],
         most=_NEWEST,
-        is_part=not email and len(newest) > 0 and await _has_more(request),
+        is_part=recent is not None and recent.has_more,
     )
 
 
 async def _find(
     request: PageRequest, email: str, errors: dict[str, str], most: int
-) -> list[CustomerOrder]:
+) -> tuple[list[CustomerOrder], RecentCustomers | None]:
     """Return the customers that match, or those of the newest ``most`` payments for no text.
 
-    Adds an error if too many match.
+    The latter also as ``RecentCustomers``. Adds an error if too many match.
     """
     db = request.app.replica.reading()
     if not email:
-        return await db.read(lambda tx: orders.recent_customers(tx, request.merchant_id, most))
+        recent = await db.read(lambda tx: orders.recent_customers(tx, request.merchant_id, most))
+        return recent.customers, recent
     try:
-        return await orders.find_customers(db, request.merchant_id, email)
+        return await orders.find_customers(db, request.merchant_id, email), None
     except Invalid:
         errors["email"] = N_("More than 200 customers match: enter more of the name or address")
-        return []
+        return [], None
 
 
 async def _complete_last_payments(
@@ -132,32 +134,31 @@ async def _complete_last_payments(
     return orders.sort_customers([*paid, *completed])
 
 
-async def _has_more(request: PageRequest) -> bool:
-    """Whether the merchant has more payments than those whose customers are listed."""
-    counts = await request.app.replica.reading().read(
-        lambda tx: orders.count_by_status(tx, request.merchant_id)
-    )
-    return sum(counts.values()) > _NEWEST
-
-
-async def _with_totals(request: PageRequest, newest: Sequence[CustomerOrder]) -> list[Customer]:
+async def _with_totals(
+    request: PageRequest, newest: Sequence[CustomerOrder], recent: RecentCustomers | None
+) -> list[Customer]:
     db, totals = request.app.replica.reading(), dict[str, Sequence[CustomerTotal]]()
+    merchant_id = request.merchant_id
     for start in range(0, len(newest), _BATCH):
         emails = [order.email for order in newest[start : start + _BATCH]]
-        totals.update(await orders.totals_of_customers(db, request.merchant_id, emails))
+        totals |= (
+            await orders.totals_of_customers(db, merchant_id, emails)
+            if recent is None
+            else await orders.totals_of_recent(db, merchant_id, recent, emails)
+        )
     return [Customer(order, totals.get(order.email, ())) for order in newest]
 
 
 async def export(request: PageRequest) -> Response:
     """Send the customers of the list as CSV, one row for each currency in which they have paid."""
     email, errors = lists.text(request, "email"), dict[str, str]()
-    newest = await _find(request, email, errors, _EXPORTED)
+    newest, recent = await _find(request, email, errors, _EXPORTED)
     if errors:
         return page_helpers.redirect(request, "customers", email=email)
 
     async def rows() -> AsyncGenerator[Sequence[str], None]:
         for start in range(0, len(newest), _BATCH):
-            for customer in await _with_totals(request, newest[start : start + _BATCH]):
+            for customer in await _with_totals(request, newest[start : start + _BATCH], recent):
                 for row in _file_rows(customer):
                     yield row
 

@@ -9,6 +9,7 @@ from opentill.orders.customers.model import (
     CustomerSums,
     CustomerTotal,
     OrderCustomer,
+    RecentCustomers,
 )
 from opentill.orders.customers.service import (
     MAX_SUMMED,
@@ -21,6 +22,7 @@ from opentill.orders.customers.service import (
     sort_customers,
     sums_of_customer,
     totals_of_customers,
+    totals_of_recent,
 )
 from opentill.orders.events import livemode_of, metadata
 from opentill.orders.export.service import export_csv, export_csv_limited, read_selection
@@ -79,7 +81,6 @@ from opentill.orders.search.filters import (
     OrdersQuery,
     count,
     count_by_refunds,
-    count_by_status,
     count_late_payments,
     count_of_products,
     has_product,
@@ -161,6 +162,7 @@ __all__ = [
     "Payer",
     "PaymentAttempt",
     "PaymentIntent",
+    "RecentCustomers",
     "RefundProgress",
     "Report",
     "Settled",
@@ -184,7 +186,6 @@ __all__ = [
     "confirm_many",
     "count",
     "count_by_refunds",
-    "count_by_status",
     "count_failed",
     "count_late_payments",
     "count_of_products",
@@ -247,6 +248,7 @@ __all__ = [
     "sum_product_sales",
     "sums_of_customer",
     "totals_of_customers",
+    "totals_of_recent",
     "transition",
     "with_fee_of",
     "with_livemode",

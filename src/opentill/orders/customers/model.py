@@ -57,6 +57,53 @@ class CustomerTotal(msgspec.Struct, frozen=True):
         return self.paid_minor - self.refunded_minor
 
 
+class RecentOrders(msgspec.Struct, frozen=True):
+    """A customer's orders in one currency among the newest orders of a merchant.
+
+    The first fields are those of the newest of these orders, as in ``CustomerOrder``; then follow
+    the number of the orders and the totals of the paid ones, as in ``CustomerTotal``.
+    ``oldest_at`` and ``oldest_id`` are the time and id of the oldest of the merchant's newest
+    orders, None if these are fewer than were requested. ``has_more``: the merchant has more.
+    """
+
+    email: str
+    name: str | None
+    order_id: str
+    created_at: int
+    status: Status
+    amount_minor: int
+    currency: str
+    orders: int
+    payments: int
+    paid_minor: int
+    refunded_minor: int
+    settled_minor: int
+    first_paid_at: int | None
+    last_paid_at: int | None
+    oldest_at: int | None
+    oldest_id: str | None
+    has_more: bool
+
+
+class RecentCustomers(msgspec.Struct, frozen=True):
+    """The customers of a merchant's newest orders, the last payment first.
+
+    ``totals`` and ``orders`` are what each has paid in these orders and how many they are, by the
+    email address in small letters. ``oldest`` is the time and id of the last of these orders, None
+    if the merchant has no others (``has_more``).
+    """
+
+    customers: list[CustomerOrder]
+    totals: dict[str, list[CustomerTotal]]
+    orders: dict[str, int]
+    oldest: tuple[int, str] | None
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the merchant has older orders."""
+        return self.oldest is not None
+
+
 class CustomerMethod(msgspec.Struct, frozen=True):
     """A payment method with which a customer has paid, of cards one card; "" if it is unknown."""
 

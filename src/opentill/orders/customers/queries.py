@@ -9,25 +9,42 @@ from opentill.orders.customers.model import (
     CustomerSums,
     CustomerTotal,
     OrderCustomer,
+    RecentOrders,
 )
 from opentill.orders.model import Order
 
-# The newest order of each email address among the newest `:limit` orders of a merchant, with the
-# last payment among these orders. Capitals (A to Z) do not distinguish addresses.
+# The newest `:limit` orders of a merchant by email address and currency: the newest order of each,
+# and the totals. `oldest_at` and `oldest_id` are those of the last of these orders, null if the
+# merchant has fewer; `has_more`: the merchant has more.
 RECENT: Final = Query(
-    CustomerOrder,
+    RecentOrders,
     """
-    select distinct on (address) email, name, order_id, created_at, status, amount_minor, currency,
-        max(paid_at) over (partition by address) as last_paid_at
-    from (
-        select customer_email as email, lower(customer_email collate "C") as address,
-            customer_name as name, id as order_id, created_at, status, amount_minor, currency,
-            paid_at
+    with newest as materialized (
+        select customer_email as email, customer_name as name, id as order_id, created_at, status,
+            amount_minor, currency, refunded_minor, gross_settled_minor, paid_at,
+            row_number() over (order by created_at desc, id desc) as position
         from orders where merchant_id = :merchant_id
-        order by created_at desc, id desc limit :limit
-    ) newest
-    where email <> ''
-    order by address, created_at desc, order_id desc
+        order by created_at desc, id desc limit :limit::bigint + 1
+    )
+    select n.email, n.name, n.order_id, n.created_at, n.status, n.amount_minor, n.currency,
+        total.orders, total.payments, total.paid_minor, total.refunded_minor, total.settled_minor,
+        total.first_paid_at, total.last_paid_at, oldest.created_at as oldest_at,
+        oldest.order_id as oldest_id,
+        exists (select from newest where position > :limit) as has_more
+    from (
+        select min(position) as position, count(*) as orders, count(paid_at) as payments,
+            coalesce(sum(amount_minor) filter (where paid_at is not null), 0)::bigint
+                as paid_minor,
+            coalesce(sum(refunded_minor) filter (where paid_at is not null), 0)::bigint
+                as refunded_minor,
+            coalesce(sum(case refunded_minor when 0 then gross_settled_minor else round(
+                gross_settled_minor::numeric * (amount_minor - refunded_minor) / amount_minor
+            ) end) filter (where paid_at is not null), 0)::bigint as settled_minor,
+            min(paid_at) as first_paid_at, max(paid_at) as last_paid_at
+        from newest where email <> '' and position <= :limit group by email, currency
+    ) total
+    join newest n using (position)
+    left join newest oldest on oldest.position = :limit
     """,
 )
 # The newest indexed order of each email address. Orders with ids in `:apart` are ignored, because
@@ -96,9 +113,10 @@ METHODS: Final = Query(
 NEWEST_ORDERS: Final = Query(
     Order, f"select o.* {_OF_CUSTOMER} order by o.created_at desc, o.id desc"
 )
-# The paid orders of several customers by currency, over at most the newest `:limit` orders of each.
-# As in SUMS, orders in `:apart` are not read from the index, and the orders in `:id`, each with the
-# email address of its customer, are added.
+# The paid orders of several customers by currency, over at most the newest `:most` orders of each
+# that were created before the order with `:before_at` and `:before_id`. As in SUMS, orders in
+# `:apart` are not read from the index, and the orders in `:id`, each with the email address of its
+# customer, are added.
 TOTALS: Final = Query(
     CustomerTotal,
     """
@@ -111,12 +129,13 @@ TOTALS: Final = Query(
         min(o.paid_at) as first_paid_at, max(o.paid_at) as last_paid_at
     from (
         select bucket.term, hit.order_id as id
-        from unnest(:term::text[], :place::text[]) as bucket (term, place)
+        from unnest(:term::text[], :place::text[], :most::bigint[]) as bucket (term, place, most)
         cross join lateral (
             select t.order_id from search_terms t
             where t.merchant_id = :merchant_id and t.term = bucket.term
                 and t.place = bucket.place and t.order_id <> all (:apart::text[])
-            order by t.created_at desc, t.order_id desc limit :limit
+                and (t.created_at, t.order_id) < (:before_at::bigint, :before_id::text)
+            order by t.created_at desc, t.order_id desc limit bucket.most
         ) hit
         union all
         select * from unnest(:email::text[], :id::text[]) as beside (email, id)

@@ -3,12 +3,14 @@
 As in the filter of orders, addresses that differ only in capitals (A to Z) are the same customer.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from opentill.db.database import Db, Tx
+from opentill.list_counts import FOREVER
 from opentill.orders.customers import queries
 from opentill.orders.customers.model import (
     CustomerMethod,
@@ -16,6 +18,8 @@ from opentill.orders.customers.model import (
     CustomerSums,
     CustomerTotal,
     OrderCustomer,
+    RecentCustomers,
+    RecentOrders,
 )
 from opentill.orders.model import Order
 from opentill.orders.search import service as search
@@ -31,13 +35,76 @@ _MOST_METHODS: Final = 10
 _BATCH: Final = 500  # customers whose totals a statement reads
 
 
-async def recent_customers(tx: Tx, merchant_id: str, orders: int) -> list[CustomerOrder]:
+async def recent_customers(tx: Tx, merchant_id: str, orders: int) -> RecentCustomers:
     """Return the customers of a merchant's last ``orders`` orders, sorted by their last payment.
 
     Each has their newest order, and the last payment among these orders.
     """
     rows = await queries.RECENT.all(tx, merchant_id=merchant_id, limit=orders)
-    return sort_customers(_newest_of_each(rows))
+    totals: dict[str, list[CustomerTotal]] = {}
+    numbers = Counter[str]()
+    for row in rows:
+        term = terms.term_of(row.email)
+        numbers[term] += row.orders
+        if total := _total_of(term, row):
+            totals[term] = _add_totals(totals.get(term, []), [total])
+    oldest: tuple[int, str] | None = None
+    if rows and rows[0].has_more and rows[0].oldest_at is not None:
+        oldest = rows[0].oldest_at, rows[0].oldest_id or ""
+    customers = sort_customers(_newest_of_each(map(_order_of_recent, rows)))
+    return RecentCustomers(customers, totals, numbers, oldest)
+
+
+def _total_of(term: str, row: RecentOrders) -> CustomerTotal | None:
+    if row.first_paid_at is None or row.last_paid_at is None:
+        return None
+    return CustomerTotal(
+        term,
+        row.currency,
+        row.payments,
+        row.paid_minor,
+        row.refunded_minor,
+        row.settled_minor,
+        row.first_paid_at,
+        row.last_paid_at,
+    )
+
+
+def _order_of_recent(row: RecentOrders) -> CustomerOrder:
+    return CustomerOrder(
+        row.email,
+        row.name,
+        row.order_id,
+        row.created_at,
+        row.status,
+        row.amount_minor,
+        row.currency,
+        row.last_paid_at,
+    )
+
+
+def _add_totals(
+    totals: Sequence[CustomerTotal], others: Sequence[CustomerTotal]
+) -> list[CustomerTotal]:
+    """Add up the totals of the same customer from different orders, by currency."""
+    sums = {total.currency: total for total in totals}
+    for other in others:
+        total = sums.get(other.currency)
+        sums[other.currency] = (
+            other
+            if total is None
+            else CustomerTotal(
+                total.term,
+                total.currency,
+                total.payments + other.payments,
+                total.paid_minor + other.paid_minor,
+                total.refunded_minor + other.refunded_minor,
+                total.settled_minor + other.settled_minor,
+                min(total.first_paid_at, other.first_paid_at),
+                max(total.last_paid_at, other.last_paid_at),
+            )
+        )
+    return [sums[currency] for currency in sorted(sums)]
 
 
 async def find_customers(db: Db, merchant_id: str, text: str) -> list[CustomerOrder]:
@@ -165,27 +232,60 @@ async def totals_of_customers(
     Customers who have paid nothing are left out.
     """
     addresses = {terms.term_of(email): email for email in emails}
+    totals = await _read_totals(db, merchant_id, dict.fromkeys(addresses, _MOST_TOTALLED))
+    return {addresses[term]: rows for term, rows in totals.items()}
+
+
+async def totals_of_recent(
+    db: Db, merchant_id: str, recent: RecentCustomers, emails: Sequence[str]
+) -> Mapping[str, list[CustomerTotal]]:
+    """Return what some of the recent customers have paid, as ``totals_of_customers`` does.
+
+    Only orders that are older than all orders of ``recent`` are read.
+    """
+    addresses = {terms.term_of(email): email for email in emails}
+    totals = {term: recent.totals[term] for term in addresses if term in recent.totals}
+    if recent.oldest is not None:
+        most = {term: _MOST_TOTALLED - recent.orders.get(term, 0) for term in addresses}
+        unread = {term: number for term, number in most.items() if number > 0}
+        for term, rows in (await _read_totals(db, merchant_id, unread, recent.oldest)).items():
+            totals[term] = _add_totals(totals.get(term, []), rows)
+    return {addresses[term]: rows for term, rows in totals.items()}
+
+
+async def _read_totals(
+    db: Db, merchant_id: str, most: Mapping[str, int], before: tuple[int, str] = (FOREVER, "")
+) -> dict[str, list[CustomerTotal]]:
+    """Return the totals of customers by their term, over at most ``most`` orders of each.
+
+    ``before``: only orders that are older than the one with this time and id.
+    """
+    if not most:
+        return {}
     nobody = Condition("", terms.EMAIL)
-    others = tuple(Condition(term, terms.EMAIL) for term in addresses)
+    others = tuple(Condition(term, terms.EMAIL) for term in most)
     condition = msgspec.structs.replace(nobody, others=others)
 
     async def read(tx: Tx) -> list[CustomerTotal]:
         outdated_ids, matches = await _not_indexed(tx, merchant_id, condition)
+        older = [each for each in matches if (each.created_at, each.id) < before]
         places = await search.places_of(tx, merchant_id, condition)
         return await queries.TOTALS.all(
             tx,
             merchant_id=merchant_id,
             apart=outdated_ids,
-            email=[terms.term_of(candidate.customer_email) for candidate in matches],
-            id=[candidate.id for candidate in matches],
+            email=[terms.term_of(candidate.customer_email) for candidate in older],
+            id=[candidate.id for candidate in older],
             term=[place.term for place in places],
             place=[place.place for place in places],
-            limit=_MOST_TOTALLED,
+            most=[most[place.term] for place in places],
+            before_at=before[0],
+            before_id=before[1],
         )
 
     totals: dict[str, list[CustomerTotal]] = {}
     for row in await db.read_snapshot(read):
-        totals.setdefault(addresses[row.term], []).append(row)
+        totals.setdefault(row.term, []).append(row)
     return totals
 
 

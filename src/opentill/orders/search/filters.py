@@ -267,15 +267,6 @@ async def count(
     return await list_counts.count(tx, queries.LISTS, merchant_id, columns, key, within)
 
 
-async def count_by_status(tx: Tx, merchant_id: str) -> dict[str, int]:
-    """Return the exact number of a merchant's orders of each status, without reading them.
-
-    Statuses without orders may be missing.
-    """
-    counts = await list_counts.count_kinds(tx, merchant_id, "orders")
-    return {row.kind: row.rows for row in counts}
-
-
 class CountedPage(msgspec.Struct, frozen=True):
     """A page of selected orders, newest first, and their exact number.
 
