@@ -161,7 +161,7 @@ def test_the_next_available_amount_is_shown_with_its_day(shop: Shop, clock: Any)
     day_before = text_at(due - 86_400_000)
     assert re.search(r"Becomes available next \$9\.59 On \w+, Jan \d+\.", day_before)
     # The order is due, but no job has settled it.
-    assert "Held in pending $9.59 It is due, but held" in text_at(due + 86_400_000)
+    assert "Held in pending $9.59 It is due, but not available" in text_at(due + 86_400_000)
     sentence = "Becomes available next $9.59 After more than two weeks."
     assert sentence in text_at(due - 40 * 86_400_000)
 
@@ -232,8 +232,9 @@ def test_money_on_its_way_has_its_sum_and_expected_day_on_each_page(shop: Shop, 
     clock(now - 8 * day)
     mark_as_paid(shop, paid_payout, "TRN-1")
     owner = create_person(shop.api_server, shop.id, "owner")
-    for path in ("balance", "payouts", ""):
+    for path in ("payouts", ""):
         assert "On its way to your bank" not in read_page(owner, shop, path)
+    assert "On its way to your bank $0.00" in text_of(read_page(owner, shop, "balance"))
     clock(now - day)
     shop.create_payout(1100)
     clock(now)

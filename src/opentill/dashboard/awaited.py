@@ -65,9 +65,15 @@ def chart(localizer: Localizer, days: Sequence[Day], schedule: Expected | Curren
         for day, *amounts in list(zip(days, *columns, strict=True))[:shown]
     ]  # fmt: skip
     sentences = [
-        _("{soon} within {days} days.", soon=amount(sum(by_day)), days=len(days)),
+        _(
+            "{soon} by {day}.",
+            soon=amount(sum(by_day)),
+            day=localizer.recent_day(days[last].date, days[0].date),
+        )
+        if any(by_day)
+        else _("Nothing within {days} days.", days=len(days)),
         _("{amount} later.", amount=amount(later)) if later else "",
-        _("{amount} is held, such as for a dispute.", amount=amount(held)) if held else "",
+        _("{amount} is held.", amount=amount(held)) if held else "",
     ]
     return Chart(
         id=f"awaited-{currency}",

@@ -9,13 +9,20 @@ from starlette.responses import Response
 
 from opentill import figures, ledger
 from opentill.core.money import Money
-from opentill.dashboard import awaited, movements, page_helpers, payout_wait, payouts_on_way
+from opentill.dashboard import (
+    awaited,
+    movement_search,
+    movements,
+    page_helpers,
+    payout_wait,
+    payouts_on_way,
+)
 from opentill.dashboard.labels import BALANCE
 from opentill.db.database import Tx
 from opentill.merchants import Merchant
 from opentill.portal import downloads, lists, render
 from opentill.portal.labels import ENTRY_TYPE
-from opentill.portal.lists import Pager
+from opentill.portal.lists import Days, Pager
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
@@ -48,27 +55,16 @@ async def show(request: PageRequest) -> Response:
     db = request.app.replica.reading()
     days = lists.days(request, zone)
     kind = lists.choice(request, "type", ledger.TYPES)
-    number = lists.page_number(request)
     shows_all = _shows_all(request, kind)
-    if kind is None:
-        entries, counts = await ledger.list_rows(
-            db, merchant_id, number, lists.SIZE, days.range, with_transfers=shows_all
-        )
-        total = counts.rows if shows_all else counts.money_rows
-    else:
-        entries, total = await ledger.list_entries(
-            db, merchant_id, kind, number, lists.SIZE, days.range
-        )
-        _, counts = await ledger.list_rows(
-            db, merchant_id, 1, 1, days.range, with_transfers=shows_all
-        )
+    text = lists.text(request, "query")
+    entries, pager, counts = await _read_entries(request, days, kind, text, shows_all=shows_all)
     await figures.catch_up(request.app.db, merchant_id)
     coming = await figures.find_coming(request.app.db, merchant_id, zone, request.now)
     with_customers = request.access.may("payments.read")
 
     async def read_rows(tx: Tx) -> list[movements.Movement]:
         payments = [entry.source_id for entry in entries if entry.type == "PAYMENT"]
-        fees = await ledger.list_fees(tx, merchant_id, payments) if kind is None else []
+        fees = await ledger.list_fees(tx, merchant_id, payments) if payments else []
         return await movements.rows(
             tx, localizer, merchant_id, entries, fees, with_customers=with_customers
         )
@@ -103,10 +99,16 @@ async def show(request: PageRequest) -> Response:
             Tab("", counts.money_rows, not shows_all),
             Tab("all", counts.rows, shows_all),
         ],
-        with_balances=shows_all and not _filters(request, "from", "to", "type"),
+        text=text,
+        with_balances=shows_all and not _filters(request, "from", "to", "type", "query"),
         wait=wait if request.access.may("payouts.read") else None,
         on_way=on_way,
-        pager=Pager(number, total),
+        may_see_payouts=request.access.may("payouts.read"),
+        zero_of={
+            schedule.balance.currency: localizer.amount(Money(0, schedule.balance.currency))
+            for schedule in coming.currencies
+        },
+        pager=pager,
         behind=coming.as_of if coming.as_of < request.now else None,
         currencies=currencies,
         settlement_currency=merchant.settlement_currency,
@@ -116,6 +118,40 @@ async def show(request: PageRequest) -> Response:
         filters=_query(_filters(request)),
         days_only=_query(_filters(request, "from", "to")),
     )
+
+
+async def _read_entries(
+    request: PageRequest, days: Days, kind: ledger.Type | None, text: str, *, shows_all: bool
+) -> tuple[list[ledger.Entry], Pager, ledger.RowCounts]:
+    """Return the entries of the page, its pager, and the numbers of rows in the filtered days."""
+    db, merchant_id = request.app.replica.reading(), request.merchant_id
+    number = lists.page_number(request)
+    if kind is None and not text:
+        entries, counts = await ledger.list_rows(
+            db, merchant_id, number, lists.SIZE, days.range, with_transfers=shows_all
+        )
+        total = counts.rows if shows_all else counts.money_rows
+        return entries, Pager(number, total), counts
+    _, counts = await ledger.list_rows(db, merchant_id, 1, 1, days.range, with_transfers=shows_all)
+    if not text:
+        entries, total = await ledger.list_entries(
+            db, merchant_id, kind, number, lists.SIZE, days.range
+        )
+        return entries, Pager(number, total), counts
+    matches = await movement_search.find(db, merchant_id, text, days.range)
+    payments = {entry.source_id for entry in matches if entry.type == "PAYMENT"}
+    without: set[str] = set() if shows_all else set(ledger.TRANSFERS)
+    entries = [
+        entry
+        for entry in matches
+        if entry.type == kind
+        or (
+            kind is None
+            and entry.type not in without
+            and not (entry.type == "FEE" and entry.source_id in payments)  # in the payment's row
+        )
+    ]
+    return entries, Pager(1, len(entries), max(len(entries), 1)), counts
 
 
 def _accounts(localizer: Localizer, schedule: figures.Expected) -> list[Account]:

@@ -28,6 +28,7 @@ from opentill.web.translations import N_
 
 # The types of movements in the order of the changes of the balance, then the others.
 _FIRST_TYPES: Final[tuple[ledger.Type, ...]] = ("PAYMENT", "REFUND", "FEE")
+_MONTHS: Final = 36  # months that the page offers by name
 _TYPES: Final = (*_FIRST_TYPES, *(name for name in ledger.TYPES if name not in _FIRST_TYPES))
 
 
@@ -77,7 +78,7 @@ async def show(request: PageRequest) -> Response:
         errors=days.errors,
         zone=zone,
         days=days,
-        months=[month for month in lists.months(request, zone) if month.end >= first_day],
+        months=[month for month in lists.months(request, zone, _MONTHS) if month.end >= first_day],
         merchant=merchant,
         first=day_text(request.localizer, days, days.first),
         last=day_text(request.localizer, days, days.last),

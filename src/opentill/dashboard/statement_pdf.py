@@ -80,6 +80,7 @@ def _report(
     def _(message: str, **values: object) -> str:
         return localizer.gettext(message, **values).unescape()
 
+    first, last = days
     tables: list[Table] = []
     notes: list[str] = []
     for statement in statements:
@@ -93,9 +94,9 @@ def _report(
         else:
             changes = [[_(CHANGE_REASON[name]), amount] for name, amount in statement.changes]
             rows = [
-                [_("Opening balance"), statement.opening],
+                [", ".join(filter(None, (_("Opening balance"), first))), statement.opening],
                 *changes,
-                [_("Closing balance"), statement.closing],
+                [", ".join(filter(None, (_("Closing balance"), last))), statement.closing],
             ]
             tables.append(
                 Table(
@@ -126,7 +127,6 @@ def _report(
             )  # fmt: skip
     if not statements:
         notes.append(_("No money moved in these days, and the balance is zero."))
-    first, last = days
     return Report(
         language=localizer.language,
         title=_("Statement"),

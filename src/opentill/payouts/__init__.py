@@ -34,6 +34,7 @@ from opentill.payouts.model import (
 )
 from opentill.payouts.overview import (
     PayoutFilter,
+    find_first_since,
     find_runs_of_payouts,
     search_all,
     sum_paid,
@@ -68,7 +69,6 @@ from opentill.payouts.service import (
     failed_since,
     find,
     find_anywhere,
-    find_first_since,
     find_many,
     list_due,
     list_matching,

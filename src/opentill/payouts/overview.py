@@ -74,3 +74,13 @@ async def sum_pending(tx: Tx, merchant_id: str) -> dict[str, PayoutTotal]:
     """Return the totals of a merchant's payouts that are on their way, by currency."""
     rows = await queries.TOTALS.all(tx, merchant_id=merchant_id, status="PENDING")
     return {row.currency: row for row in rows}
+
+
+async def find_first_since(tx: Tx, merchant_id: str, currency: str, since: int) -> Payout | None:
+    """Return a merchant's first payout in a currency from a time (Unix ms) on, None for none yet.
+
+    It contains what became available at that time.
+    """
+    return await queries.FIRST_SINCE.first(
+        tx, merchant_id=merchant_id, currency=currency, since=since
+    )

@@ -1,4 +1,4 @@
-"""SQL about payouts of all merchants, for the list of staff."""
+"""SQL about payouts for pages: those of all merchants, and the payout of a payment."""
 
 from opentill.db.query import Query
 from opentill.list_counts import newest_by_status
@@ -22,6 +22,15 @@ OF_AMOUNTS = Query(
         order by created_at desc, id desc limit :limit
     ) p
     order by p.created_at desc, p.id desc limit :limit
+    """,
+)
+# The first payout in a currency from a time on.
+FIRST_SINCE = Query(
+    Payout,
+    """
+    select * from payouts
+    where merchant_id = :merchant_id and created_at >= :since and currency = :currency
+    order by created_at, id limit 1
     """,
 )
 # The runs of some payouts of any merchants. A payout outside a run has none.

@@ -118,15 +118,6 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
 
 
 LISTS = lists(Payout, "payouts", ListQuery)
-# The first payout in a currency from a time on.
-FIRST_SINCE = Query(
-    Payout,
-    """
-    select * from payouts
-    where merchant_id = :merchant_id and created_at >= :since and currency = :currency
-    order by created_at, id limit 1
-    """,
-)
 # Payouts of some merchants with a reference.
 OF_REFERENCE = Query(
     Payout,

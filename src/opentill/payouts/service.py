@@ -225,16 +225,6 @@ async def search(
     return await queries.SEARCH.all(tx, merchant_id=merchant_id, status=status, limit=limit)
 
 
-async def find_first_since(tx: Tx, merchant_id: str, currency: str, since: int) -> Payout | None:
-    """Return a merchant's first payout in a currency from a time (Unix ms) on, None for none yet.
-
-    It contains what became available at that time.
-    """
-    return await queries.FIRST_SINCE.first(
-        tx, merchant_id=merchant_id, currency=currency, since=since
-    )
-
-
 async def list_matching(tx: Tx, merchant_id: str, text: str) -> list[Payout]:
     """Return a merchant's payouts that a text leads to, newest first, at most 200.
 

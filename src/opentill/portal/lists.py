@@ -159,10 +159,10 @@ def _presets(request: PageRequest, zone: ZoneInfo) -> tuple[Preset, ...]:
     )
 
 
-def months(request: PageRequest, zone: ZoneInfo) -> list[Month]:
+def months(request: PageRequest, zone: ZoneInfo, number: int = _MONTHS) -> list[Month]:
     """Return the present month until today and the months before it, newest first."""
     end = local(request.now, zone).date()
-    names: tuple[PresetName | None, ...] = ("month", "before", *[None] * (_MONTHS - 2))
+    names: tuple[PresetName | None, ...] = ("month", "before", *[None] * (number - 2))
     rows: list[Month] = []
     for name in names:
         rows.append(Month(end.replace(day=1), end, name))

@@ -134,7 +134,14 @@ def draw_in_process(sheet: Sheet | Report) -> bytes:
     """Draw a sheet in this process. Raises NoFont."""
     from fpdf import FPDF
 
-    pdf = FPDF(format="A4")
+    class Numbered(FPDF):
+        def footer(self) -> None:
+            self.set_y(-12)
+            self.set_font(_STANDARD, size=8)
+            self.set_text_color(*_SOFT)
+            self.cell(0, 4, f"{self.page_no()} / {{nb}}", align="R")
+
+    pdf = Numbered(format="A4") if isinstance(sheet, Report) else FPDF(format="A4")
     pdf.core_fonts_encoding = _ENCODING
     pdf.set_margin(_MARGIN_MM)
     pdf.set_title(sheet.title)
@@ -146,10 +153,7 @@ def draw_in_process(sheet: Sheet | Report) -> bytes:
 
 
 def _font(pdf: "FPDF", sheet: Sheet | Report) -> tuple[str, frozenset[int]]:
-    """Return the font's family, and the characters that can be written.
-
-    If no single font has all letters, further fonts are added as fallbacks.
-    """
+    """Return the font's family, and the characters that it or its fallbacks can write."""
     characters = set(sheet.text)
     if _is_western(characters):
         return _STANDARD, frozenset(ord(each) for each in characters if _in_standard_fonts(each))

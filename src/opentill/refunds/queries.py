@@ -33,6 +33,13 @@ NEWEST_OF_ORDERS = Query(
     ) r
     """,
 )
+OF_ORDERS = Query(
+    Refund,
+    """
+    select * from refunds where merchant_id = :merchant_id and order_id = any (:order_id::text[])
+    order by created_at desc, id desc limit :limit
+    """,
+)
 COUNT_OF_ORDER = Value(
     int, "select count(*) from refunds where merchant_id = :merchant_id and order_id = :order_id"
 )

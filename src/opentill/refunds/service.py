@@ -416,6 +416,15 @@ async def newest_of_orders(tx: Tx, merchant_id: str, order_ids: Sequence[str]) -
     return {row.order_id: row for row in rows}
 
 
+async def list_of_orders(
+    tx: Tx, merchant_id: str, order_ids: Sequence[str], limit: int
+) -> list[Refund]:
+    """Return the newest refunds of some orders."""
+    return await queries.OF_ORDERS.all(
+        tx, merchant_id=merchant_id, order_id=list(order_ids), limit=limit
+    )
+
+
 async def find_or_none(tx: Tx, merchant_id: str, refund_id: str) -> Refund | None:
     """Return a refund, None if the merchant has none with this id."""
     return await queries.BY_ID.first(tx, merchant_id=merchant_id, id=refund_id)
