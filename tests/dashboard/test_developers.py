@@ -46,7 +46,7 @@ def test_a_test_event_is_done_only_when_a_server_accepted_a_delivery(shop: Shop)
         assert f"Last 7 days Deliveries 2 Last 7 days Failed {2 * failed} " in text, status
         assert "Newest API errors View all No API errors in the last 7 days." in text
         assert f"Delivered: {2 - 2 * failed} · Failed: {2 * failed}" in text, status
-        assert ("First steps · all done" in text) == (not failed), status
+        assert ("Get started · all done" in text) == (not failed), status
         assert ("Send a test event Done" in text) == (state == "Done"), status
         assert f'href="{path}/webhooks/{endpoint_id}"' in page.text
 

@@ -116,6 +116,12 @@ def test_an_owners_key_has_the_selected_scopes_or_full_access(shop: Shop) -> Non
     page = owner.get(page_path(shop, balance_id)).text
     assert "balance:read" in page
     assert owner.email in page
+    # A check box stands for an action on all objects, within what the person may give.
+    column = {"name": "Reader", "access": "selected", "all:read": "yes", "scope:products:write": ""}
+    read_secret(owner.post(page_path(shop), column))
+    (row,) = (row for row in key_rows(shop) if row["name"] == "Reader")
+    reading = [scope for scope in key_scopes.read_scopes("owner") if scope != "products:write"]
+    assert sorted(row["scopes"]) == sorted([*reading, "products:write"])
 
 
 def test_a_read_only_key_has_each_scope_that_the_person_may_give_and_that_only_reads(

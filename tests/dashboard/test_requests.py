@@ -87,9 +87,13 @@ def test_a_refused_request_has_a_page_with_its_response_and_none_of_its_content(
     viewer = create_person(shop.api_server, shop.id, "viewer")
     page = viewer.get(path)
     main = page.text.partition("<main")[2]
-    response = re.findall(r"<pre[^>]*>(.*?)</pre>", main, re.DOTALL)[1]
+    (response,) = re.findall(r"<pre[^>]*>(.*?)</pre>", main, re.DOTALL)
+    response = re.sub(r"</?span[^>]*>", "", response)
     assert msgspec.json.decode(unescape(response)) == refusal.json()
-    assert "POST /v1/products" in text_of(main)
+    (heading,) = re.findall(r"<h1>(.*?)</h1>", main, re.DOTALL)
+    assert text_of(heading) == unescape(refusal.json()["error"]["reason"])
+    assert text_of(main).count("POST /v1/products") == 1
+    assert "Cause The request" in text_of(main)
     assert "hunter2" not in page.text
     other_shop = shop.api_server.create_shop()
     stranger = create_person(shop.api_server, other_shop.id, "owner")

@@ -62,6 +62,17 @@ async def test_a_test_event_is_attempted_once(harness: WebhookHarness) -> None:
         assert len(receiver.received) == 1
 
 
+def test_a_test_event_overtakes_what_waits_for_the_endpoint(shop: Shop) -> None:
+    endpoint = f"/v1/webhook-endpoints/{shop.create_endpoint()['id']}"
+    shop.create_paid_order()
+    delivery = shop.data("POST", f"{endpoint}/test")
+    rows = shop.api_server.sql(
+        "select event_id from webhook_deliveries where merchant_id = $1 order by try_at limit 1",
+        shop.id,
+    )
+    assert [row["event_id"] for row in rows] == [delivery["eventId"]]
+
+
 def test_a_test_event_over_http_is_in_no_list_of_events(shop: Shop) -> None:
     order = shop.create_paid_order()
     endpoint, other_endpoint = (

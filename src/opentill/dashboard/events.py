@@ -16,6 +16,7 @@ from opentill.db.database import Tx
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
+from opentill.reference import highlighting
 from opentill.web.translations import N_
 from opentill.webhooks import TYPES, DeliveryState, Endpoint, EventPage, LogQuery, StoredEvent
 
@@ -148,6 +149,7 @@ async def _render_event(
         receivers=sum(_receives(endpoint, event) for endpoint in endpoints),
         form_id=form_ids.new_form_id,
         done=lists.choice(request, "done", ("resent",)),
+        highlight=highlighting.highlight,
     )
 
 

@@ -14,6 +14,7 @@ from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.dashboard import developers, page_helpers
 from opentill.db.database import Tx
 from opentill.figures.model import day_bounds
+from opentill.http import refused
 from opentill.merchants import Key, KeyFields, NewKey
 from opentill.people import MerchantRole, key_scopes
 from opentill.portal import form_ids, lists, render
@@ -26,6 +27,8 @@ State = Literal["valid", "expired", "revoked"]
 ReadOnly = Literal["everything", "within role"]
 _REASON: Final = "on the page of API keys"
 _SCOPE: Final = "scope:"  # the name of a checkbox begins with this
+_COLUMN: Final = "all:"  # the name of a checkbox for an action on all objects begins with this
+_ACTIONS: Final = ("read", "write")
 _STATES: Final[tuple[State, ...]] = ("valid", "expired", "revoked")
 _DAY: Final = "2026-01-31"
 _NAME_ERROR: Final = N_("Enter a name of 1 to 100 characters")
@@ -54,6 +57,7 @@ async def _render_list(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         keys = await merchants.keys(tx, request.merchant_id)
+        creators = await _creators(tx, request.merchant_id, keys)
     rows = [(key, _read_state(key, request.now)) for key in reversed(keys)]
     rows.sort(key=lambda row: row[1] != "valid")  # stable
     has_ended = bool(rows) and rows[-1][1] != "valid"
@@ -77,12 +81,23 @@ async def _render_list(
         has_ended=has_ended,
         entries=entries or {},
         scope_field=_SCOPE,
+        column_field=_COLUMN,
+        columns=_ACTIONS,
+        creators=creators,
         grants=_group_scopes(key_scopes.grantable_scopes(role)) if role else [],
         unrestricted=role is not None and key_scopes.may_give(role, None),
         new=new,
         form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
+
+
+async def _creators(tx: Tx, merchant_id: str, keys: Sequence[Key]) -> dict[str, str]:
+    """Return the names of the people who created keys, by person; of former members the email."""
+    names = {member.person_id: member.name for member in await people.members(tx, merchant_id)}
+    for person_id in {key.made_by for key in keys if key.made_by} - names.keys():
+        names[person_id] = await people.email_of(tx, person_id)
+    return names
 
 
 def _group_scopes(scopes: Sequence[str]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -100,7 +115,14 @@ def _read_scopes(form: Mapping[str, str], role: MerchantRole | None) -> list[str
         return None
     if form["access"] == "read":
         return key_scopes.read_scopes(role) if role else []
-    return [scope for scope in people.SCOPES if f"{_SCOPE}{scope}" in form]
+    whole_columns = {action for action in _ACTIONS if f"{_COLUMN}{action}" in form}
+    grantable = key_scopes.grantable_scopes(role) if role else []
+    return [
+        scope
+        for scope in people.SCOPES
+        if f"{_SCOPE}{scope}" in form
+        or (scope in grantable and scope.partition(":")[2] in whole_columns)
+    ]
 
 
 async def create(request: PageRequest) -> Response:
@@ -176,7 +198,12 @@ async def _render_key(
     """Show a key; ``new`` is its secret if it was just created in place of the key ``replaced``."""
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        creator = await people.email_of(tx, key.made_by)
+        creator = (await _creators(tx, merchant.id, [key])).get(key.made_by or "", "")
+        creator_email = await people.email_of(tx, key.made_by)
+        errors_of_key = 0
+        if request.access.may("requests.read"):
+            refusals = await refused.newest(tx, merchant.id, request.now)
+            errors_of_key = sum(row.key_id == key.id for row in refusals)
     role = request.access.role
     return render.page(
         request,
@@ -191,6 +218,8 @@ async def _render_key(
         state=_read_state(key, request.now),
         word=_confirmation(key),
         creator=creator,
+        creator_email=creator_email,
+        errors_of_key=errors_of_key,
         grants=_group_scopes(key.scopes or ()),
         read_only=_read_only(key, role),
         may_change=role is not None and key_scopes.may_give(role, key.scopes),

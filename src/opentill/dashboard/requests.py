@@ -14,6 +14,7 @@ from opentill.http import ignored_log, refused
 from opentill.portal import lists, render
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
+from opentill.reference import highlighting
 from opentill.web.translations import N_
 
 _DAYS: Final = refused.KEEP_MS // 86_400_000
@@ -74,6 +75,7 @@ async def show_one(request: PageRequest) -> Response:
         moment=_moment(request, row.at, zone),
         keys=keys,
         response=_response_body(row.code, row.field, row.reason),
+        highlight=highlighting.highlight,
     )
 
 

@@ -323,14 +323,18 @@ RESEND = Query(
     returning d.*
     """,
 )
-# A test is a delivery without an event.
+# A test is a delivery without an event. Somebody looks for its result, so it is due before all that
+# is pending for the endpoint already.
 INSERT_TEST = Query(
     Delivery,
     """
     insert into webhook_deliveries (merchant_id, endpoint_id, event_id, type, status, attempts,
         step, try_at, created_at, updated_at)
-    values (:merchant_id, :endpoint_id, :event_id, 'webhook.test', 'PENDING', 0, 0, :now, :now,
-        :now)
+    select :merchant_id, :endpoint_id, :event_id, 'webhook.test', 'PENDING', 0, 0,
+        least(:now, (
+            select min(try_at) - 1 from webhook_deliveries
+            where merchant_id = :merchant_id and endpoint_id = :endpoint_id and try_at is not null
+        )), :now, :now
     returning *
     """,
 )
