@@ -11,8 +11,10 @@ from opentill.gateways.evm.configuration import make
 from opentill.orders import Order, PaymentAttempt
 from opentill.orders.payments import deposit_addresses
 from support.ganache import CHAIN_ID, Ganache
+from support.sandbox_chain import SandboxChain
 from support.world import NOW, create_order, read_attempts, read_history
 
+TestChain = Ganache | SandboxChain
 # The key m/0'/1/2' of test vector 1 of BIP-32, none of whose addresses Ganache uses itself.
 XPUB: Final = (
     "xpub6D4BDPcP2GT577Vvch3R8wDkScZWzQzMMUm3PWbmWvVJrZwQY4VU"
@@ -23,7 +25,7 @@ _first_numbers: Final = itertools.count(1_000, 1_000)
 USD: Final = 10**6  # units of USDT for a dollar
 
 
-def options(chain: Ganache, **changes: str) -> dict[str, str]:
+def options(chain: TestChain, **changes: str) -> dict[str, str]:
     """Return the settings of an account on a chain."""
     settings = {
         "rpc_url": chain.url,
@@ -39,7 +41,7 @@ def options(chain: Ganache, **changes: str) -> dict[str, str]:
 class ChainWorld:
     """Orders that are paid through one account, named "evm"."""
 
-    def __init__(self, db: Db, chain: Ganache, **changes: str) -> None:
+    def __init__(self, db: Db, chain: TestChain, **changes: str) -> None:
         """``changes`` are settings of the account."""
         self.db, self.chain = db, chain
         self.gateway: EvmGateway = make(options(chain, **changes))

@@ -120,9 +120,16 @@ async def test_an_attempt_is_closed_only_while_its_address_is_empty(
     node.results["eth_call"] = f"0x{0:064x}"
     assert (await gateway.expire(attempt_id, OURS)).status == "DECLINED"
     assert (await gateway.find_payment(old_id, OURS)).status == "DECLINED"
+    # The address is empty on another chain, too.
+    node.results["eth_chainId"] = "0x1"
+    outcome = await gateway.expire(attempt_id, OURS)
+    assert (outcome.status, outcome.reason) == (
+        "UNKNOWN",
+        "the node is one of the chain 1, not 1337",
+    )
     node.raw = (500, b"")
     outcome = await gateway.expire(attempt_id, OURS)
-    assert (outcome.status, outcome.reason) == ("UNKNOWN", "eth_call: HTTP 500")
+    assert (outcome.status, outcome.reason) == ("UNKNOWN", "eth_chainId: HTTP 500")
     await gateway.close()
 
 

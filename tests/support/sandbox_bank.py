@@ -25,6 +25,7 @@ FAST_TIMING: Final = Timing(
     refund_fails_after_s=0.2,
     retry_s=(0.05, 0.1, 0.2),
     callback_timeout_s=3.0,
+    block_s=0,
 )
 # With these times, payments stay "processing" long enough for a test to see it on a busy machine.
 SLOW_TIMING: Final = msgspec.structs.replace(FAST_TIMING, processing_s=3600)

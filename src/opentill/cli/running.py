@@ -33,6 +33,10 @@ from opentill.server.supervisor import Child, Supervisor
 FINISH_GRACE_S = 5.0
 FOR_COMMANDS: Final = 10  # database connections that the servers leave to commands
 _log: Final = structlog.get_logger()
+_TEST_XPUB: Final = (
+    "xpub6Ce9NcJvTk36xtLSrJLZqE7wtgA5deCeYs7rSQtreh4cj6ByPtrg"
+    "9sD7V2FNFLPnf8heNP3FGkeV9qwfzvZNSd54JoNXVsXFYSYwHsnJxqP"
+)
 PRIVATE = 0o077  # umask of long-running processes
 
 
@@ -348,6 +352,27 @@ def epusdt_settings(settings: Settings) -> list[str]:
         "That of its fork bepusdt, instead of URL:",
         f"{prefix}URL={settings.sandbox_public_url}{epusdt.FORK_PATH}",
         f"{prefix}SERVER=bepusdt",
+    ]
+
+
+def evm_settings(settings: Settings) -> list[str]:
+    """Create the key of the bank's node, and return the settings of its shop.
+
+    The extended public key is that of the well-known mnemonic of test chains, m/44'/60'/0'.
+    """
+    from opentill.sandbox import evm
+
+    key = (evm.create(settings.data_dir) / evm.CREDENTIAL_FILE).read_text().strip()
+    tokens = (evm.TOKENS[symbol] for symbol in ("USDT", "USDC"))
+    values = {
+        "RPC_URL": f"{settings.sandbox_public_url}{evm.PATH}/{key}",
+        "CHAIN_ID": str(evm.CHAIN_ID),
+        "TOKENS": ",".join(f"{each.symbol}:{each.address}:{each.decimals}" for each in tokens),
+        "XPUB": _TEST_XPUB,
+    }
+    return [
+        "A node of a test chain; the key is of a public mnemonic:",
+        *(f"OPENTILL_GATEWAY_EVM_{name}={value}" for name, value in values.items()),
     ]
 
 

@@ -55,6 +55,10 @@ def sandbox(
         bool,
         typer.Option("--epusdt", help="Speak epusdt's dialect too; prints the gateway's settings."),
     ] = False,
+    evm: Annotated[
+        bool,
+        typer.Option("--evm", help="Be a node of a chain too; prints the gateway's settings."),
+    ] = False,
     paypal: Annotated[
         bool,
         typer.Option("--paypal", help="Speak PayPal's dialect too; prints the gateway's settings."),
@@ -72,6 +76,7 @@ def sandbox(
         alipay_settings,
         bind_sandbox,
         epusdt_settings,
+        evm_settings,
         lock_sandbox,
         paypal_settings,
         run_sandbox,
@@ -89,6 +94,8 @@ def sandbox(
             lines += alipay_settings(settings)
         if epusdt:
             lines += epusdt_settings(settings)
+        if evm:
+            lines += evm_settings(settings)
         if paypal:
             lines += paypal_settings(settings)
         if wechat_pay:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from opentill.sandbox import alipay, api, epusdt, pages, paypal, wechat_pay
+from opentill.sandbox import alipay, api, epusdt, evm, pages, paypal, wechat_pay
 from opentill.sandbox.bank import Bank
 from opentill.sandbox.callbacks import RECEIVER, Dispatcher
 from opentill.sandbox.dialects import Dialect, Dialects
@@ -35,7 +35,7 @@ def create_app(
 
     ``data_dir`` holds ``sandbox.sqlite3`` and is created if missing. If it has keys of
     ``alipay.create``, ``wechat_pay.create``, ``paypal.create`` or ``epusdt.create``, the bank
-    speaks that dialect too.
+    speaks that dialect too; with the key of ``evm.create``, it is a node of a chain.
     ``secret`` is the bearer token of shops and signs callbacks. ``public_url`` is the bank's URL
     for customers. Only one process may serve a data directory. Raises ValueError if the secret is
     empty.
@@ -53,6 +53,8 @@ def create_app(
             dispatcher.notify(topic.removeprefix(RECEIVER))
 
     dialects = _load_dialects(data_dir, public_url)
+    node_key = evm.load(data_dir)
+    chain_routes = () if node_key is None else evm.Evm(node_key, timing.block_s).routes
     bank = Bank(public_url, timing, dialects)
     store = Store(data_dir / FILE, notify)
     timer_runner = TimerRunner(store, bank.run_timer)
@@ -79,6 +81,7 @@ def create_app(
             *api.routes,
             *pages.routes,
             Route("/healthz", healthz),
+            *chain_routes,
             *(route for dialect in dialects.values() for route in dialect.routes),
         ],
         exception_handlers={Refusal: _refuse, HTTPException: _refuse, Exception: _refuse},

@@ -12,6 +12,8 @@ from opentill.sandbox.http import error_response
 from opentill.sandbox.model import DIALECT_FAULTS, Fault, FaultKind, Operation, Refusal
 from opentill.sandbox.storage import Store, Tx
 
+_HUGE: Final = 9 * 1024 * 1024  # more than a client should accept
+_MALFORMED: Final = b'{"jsonrpc":"2.0","status_code":200,"data":[[[[{"'
 _SKIPS_WORK: Final = ("timeout_before", "error_500", "reset")
 
 
@@ -51,6 +53,9 @@ async def respond_in_dialect(
             return _CutResponse(silent_s=0)
         if fault.kind == "slow":
             await asyncio.sleep(fault.delay_s)
+        if fault.kind in ("malformed", "huge"):
+            body = _MALFORMED if fault.kind == "malformed" else b'{"data":"' + b"x" * _HUGE + b'"}'
+            return Response(body, media_type="application/json")
     if response is None or (fault is not None and fault.kind.startswith("error")):
         return error_response(Refusal(500, "internal", "The sandbox bank fails on demand."))
     return response

@@ -13,6 +13,8 @@ error_500_after      yes        500
 reset                no         the connection is cut in the middle of the response
 reset_after          yes        the same
 slow                 yes        the right response, ``delay_s`` late
+malformed            yes        JSON that ends too early
+huge                 yes        a response of nine megabytes
 =================== ========== ===========================================================
 
 A callback can be a ``duplicate`` (delivered twice), ``out_of_order`` (held back until a later one
@@ -21,6 +23,10 @@ about the same payment arrived, at most ``delay_s``), ``slow`` (``delay_s`` late
 Responses and callbacks of dialects can also have a ``wrong_amount``, be about an ``other_account``,
 have a ``wrong_signature`` or be signed by an ``expired_certificate``. A refund can be
 ``unconfirmed``: it is accepted and not done.
+
+The node of a chain can be ``behind`` by 100 blocks, be one of an ``other_chain``, refuse a request
+because of too many results (``limit_exceeded``), or return logs twice, none of them, or with a
+``wrong_amount``; ``match`` limits such a fault to a method, such as eth_getLogs.
 """
 
 from typing import Final

@@ -14,7 +14,7 @@ PaymentStatus = Literal[
 ]
 RefundStatus = Literal["pending", "succeeded", "failed"]
 DisputeStatus = Literal["opened", "won", "lost", "recovered"]
-Operation = Literal["pay", "find", "capture", "close", "refund", "find_refund", "callback"]
+Operation = Literal["pay", "find", "capture", "close", "refund", "find_refund", "callback", "node"]
 CallbackType = Literal[
     "payment.processing",
     "payment.succeeded",
@@ -44,6 +44,13 @@ FaultKind = Literal[
     "wrong_signature",
     "expired_certificate",
     "unconfirmed",
+    "malformed",
+    "huge",
+    "behind",
+    "other_chain",
+    "limit_exceeded",
+    "missing_logs",
+    "duplicate_logs",
 ]
 
 # Status → the statuses that can follow it, for payments and for disputes.
@@ -71,14 +78,25 @@ _RESPONSE_FAULTS: Final[tuple[FaultKind, ...]] = (
     "reset",
     "reset_after",
     "slow",
+    "malformed",
+    "huge",
 )
 # Faults of signatures and contents, which only dialects have. The bank's own API leaves them.
 _SIGNATURE_FAULTS: Final[tuple[FaultKind, ...]] = ("wrong_signature", "expired_certificate")
+# Faults of the node of a chain.
+_NODE_FAULTS: Final[tuple[FaultKind, ...]] = (
+    "behind",
+    "other_chain",
+    "limit_exceeded",
+    "missing_logs",
+    "duplicate_logs",
+)
 DIALECT_FAULTS: Final[tuple[FaultKind, ...]] = (
     "wrong_amount",
     "other_account",
     *_SIGNATURE_FAULTS,
     "unconfirmed",
+    *_NODE_FAULTS,
 )
 FAULTS: Final[dict[Operation, tuple[FaultKind, ...]]] = {
     "pay": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS, "wrong_amount", "other_account"),
@@ -91,6 +109,7 @@ FAULTS: Final[dict[Operation, tuple[FaultKind, ...]]] = {
         "duplicate", "out_of_order", "slow", "drop", *_SIGNATURE_FAULTS, "wrong_amount",
         "other_account",
     ),
+    "node": (*_RESPONSE_FAULTS, *_NODE_FAULTS, "wrong_amount"),
 }  # fmt: skip
 
 Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
@@ -112,6 +131,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     retry_s: tuple[float, ...] = (0.5, 1, 2, 5, 15, 60, 300)
     give_up_after_s: float = 86_400.0
     callback_timeout_s: float = 10.0
+    block_s: int = 5  # the time between two blocks of the chain; 0: blocks are added on demand only
 
 
 class PaymentOrder(msgspec.Struct, frozen=True, kw_only=True):

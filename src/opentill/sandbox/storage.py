@@ -138,6 +138,24 @@ create table if not exists epusdt_orders (
     expires_at integer not null,
     canceled integer not null
 ) without rowid;
+create table if not exists evm_marks (
+    number integer primary key,
+    count integer not null,
+    time_s integer not null,
+    period_s integer not null,
+    salt text not null
+);
+create table if not exists evm_transfers (
+    transaction_hash text primary key,
+    block_number integer not null,
+    token text not null,
+    sender text not null,
+    recipient text not null,
+    units text not null
+) without rowid;
+create index if not exists evm_transfers_by_block on evm_transfers (block_number);
+create index if not exists evm_transfers_by_recipient on evm_transfers (recipient, block_number);
+create index if not exists evm_transfers_by_sender on evm_transfers (sender);
 create table if not exists timers (
     id integer primary key,
     due_at integer not null,

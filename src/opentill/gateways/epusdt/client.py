@@ -1,6 +1,6 @@
 """The adapter for an epusdt server, and for its fork bepusdt.
 
-The server shows its own page, watches its operator's wallets and calls back. The protocol has no
+The server shows its own page, scans its operator's wallets and calls back. The protocol has no
 refunds: staff send the tokens and record it. An order's state is queried by the server's id, which
 only the response to its creation contains; the original server creates an order once and refuses
 to do so again, the fork returns the same order (decision 0162).
@@ -51,7 +51,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     url: str  # ends with a slash
     token: str
     currency: str
-    # What the fork is told for each order; None if the server is not the fork.
+    # What only the fork gets with each order; None if the server is not the fork.
     fork: Mapping[str, str] | None = None
 
     def __repr__(self) -> str:

@@ -100,7 +100,9 @@ class Chain:
             "topics": [TRANSFER, None, [_padded(each) for each in addresses]],
         }
         logs = await self._node.call("eth_getLogs", [query], list[rpc.Log], rpc.MOST_LOG_BYTES)
-        transfers = [each for each in map(_read_transfer, logs) if each is not None]
+        read = (each for each in map(_read_transfer, logs) if each is not None)
+        # A node may return a log twice, as services do that join the responses of several nodes.
+        transfers = list({(each.block_hash, each.log_index): each for each in read}.values())
         monitored = set(addresses)
         for each in transfers:
             if not first <= each.block_number <= last or each.recipient not in monitored:

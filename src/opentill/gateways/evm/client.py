@@ -119,6 +119,7 @@ class EvmGateway(RefusesCallbacks):
         """
         del attempt_id
         try:
+            await self._check_chain()
             for token in self.tokens:
                 if await self._chain.balance(token, provider_ref.lower()):
                     return PaymentOutcome(status="ACTION_REQUIRED")
@@ -141,8 +142,19 @@ class EvmGateway(RefusesCallbacks):
     # The chain
 
     async def head(self) -> Block:
-        """Return the newest block. Raises ChainFailure, as the other methods do."""
+        """Return the newest block. Raises ChainFailure, as the other methods do.
+
+        The number of the chain is compared each time: behind an address there may be several nodes,
+        and transfers of a test chain must pay nothing.
+        """
+        await self._check_chain()
         return await self._chain.head()
+
+    async def _check_chain(self) -> None:
+        chain_id = await self._chain.chain_id()
+        if chain_id != self.chain_id:
+            msg = f"the node is one of the chain {chain_id}, not {self.chain_id}"
+            raise ChainFailure(msg)
 
     async def block(self, number: int) -> Block | None:
         """Return a block of the chain as the node sees it now; None if it has none."""

@@ -139,8 +139,9 @@ class Node:
                 max_bytes=most_bytes,
             )
         except FAILURES as error:
-            # The message of an error that has a cause may quote the address with its key.
-            raise ChainFailure(_describe(error)) from None
+            # The sentence is one of ``outgoing`` and does not quote the address with its key. The
+            # error that caused it may.
+            raise ChainFailure(f"{error}"[:_LONGEST_MESSAGE]) from None
         if response.cut:
             msg = f"{method}: the response is longer than {most_bytes} bytes"
             raise Refused(msg)
@@ -161,10 +162,6 @@ class Node:
     async def close(self) -> None:
         """Close the connections."""
         await self._outgoing.close()
-
-
-def _describe(error: Exception) -> str:
-    return type(error).__name__ if error.__cause__ is not None else f"{error}"[:_LONGEST_MESSAGE]
 
 
 def _plain(message: str, url: str) -> str:

@@ -24,8 +24,8 @@ _WALLET: Final = "TSandboxWalletOfOpenTill0000000001"
 _TRADE_TYPE: Final = "usdt.trc20"
 _TRADE_TYPES: Final = ("usdt.trc20", "usdt.bep20", "usdt.polygon", "usdc.bep20", "usdc.polygon")
 _RATE: Final = Decimal("7.2")
-_STEP: Final = Decimal("0.01")
-_MOST_STEPS: Final = 100
+_INCREMENT: Final = Decimal("0.01")
+_MOST_INCREMENTS: Final = 100
 _LIFETIME_MS: Final = 600_000
 _LEAST_LIFETIME_MS: Final = 60_000
 _MOST_LIFETIME_MS: Final = 86_400_000
@@ -151,7 +151,7 @@ def _read_amount(params: Mapping[str, Any], *, is_fork: bool) -> int:
         minor = int((amount * 100).to_integral_value())
     except (InvalidOperation, OverflowError, ValueError):
         raise Error(400, "支付金额 value must be a float") from None
-    if amount <= _STEP and not is_fork:
+    if amount <= _INCREMENT and not is_fork:
         raise Error(400, "支付金额 value should be greater than 0.01")
     if not 0 < minor <= 10**15:
         raise Error(400, "订单创建失败：金额") if is_fork else Error(10004)
@@ -174,18 +174,18 @@ def _rate(params: Mapping[str, Any], *, is_fork: bool) -> Decimal:
 
 def _free_amount(tx: Tx, tokens: Decimal) -> str:
     """Return the amount in tokens that no other open order has. Raises Error."""
-    if tokens < _STEP:
+    if tokens < _INCREMENT:
         raise Error(10004)
-    amount = tokens.quantize(_STEP)
+    amount = tokens.quantize(_INCREMENT)
     sql = """
         select o.actual from epusdt_orders o join payments p on p.id = o.payment_id
         where p.status = 'action_required'
     """
     taken = {row["actual"] for row in tx.all(dict[str, str], sql)}
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MOST_INCREMENTS):
         if f"{amount:f}" not in taken:
             return f"{amount:f}"
-        amount += _STEP
+        amount += _INCREMENT
     raise Error(10005)
 
 
