@@ -40,13 +40,13 @@ class Scene:
             self.chain.usdt: "usdt", self.hash: "transaction", hex(self.number): "number",
             self.block["hash"]: "block", padded(self.chain.accounts[0]): "sender",
         }  # fmt: skip
-        found: list[dict[str, Any]] = self.chain.call("eth_getLogs", self.query(**changes))
-        return [{name: _named(value, names) for name, value in each.items()} for each in found]
+        logs: list[dict[str, Any]] = self.chain.call("eth_getLogs", self.query(**changes))
+        return [{name: _named(value, names) for name, value in each.items()} for each in logs]
 
     @property
     def block(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.chain.call("eth_getBlockByNumber", hex(self.number), False)
-        return found
+        block: dict[str, Any] = self.chain.call("eth_getBlockByNumber", hex(self.number), False)
+        return block
 
     def call_token(self, data: str) -> Any:
         return self.chain.call("eth_call", {"to": self.chain.usdt, "data": data}, "latest")

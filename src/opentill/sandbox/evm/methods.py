@@ -161,12 +161,14 @@ def _logs(view: View, params: Sequence[Any]) -> list[dict[str, Any]]:
     is_other = bool(kinds) and TRANSFER_TOPIC not in kinds
     if is_other or len(topics) > 3 or view.fault == "missing_logs":  # noqa: PLR2004 - these logs have three
         return []
-    wanted = [_unpadded(each) for each in recipients]
-    found = chain.transfers(view.tx, first, min(last, view.head), tokens, wanted, _MOST_LOGS + 1)
-    if len(found) > _MOST_LOGS:
+    receiving = [_unpadded(each) for each in recipients]
+    matching = chain.transfers(
+        view.tx, first, min(last, view.head), tokens, receiving, _MOST_LOGS + 1
+    )
+    if len(matching) > _MOST_LOGS:
         raise RpcError(LIMIT_EXCEEDED, f"query returned more than {_MOST_LOGS} results")
     logs = [
-        _show_log(view, each) for each in found if not senders or _padded(each.sender) in senders
+        _show_log(view, each) for each in matching if not senders or _padded(each.sender) in senders
     ]
     return [*logs, *logs] if view.fault == "duplicate_logs" else logs
 
