@@ -186,6 +186,9 @@ class Business(OperatedBusiness):
         disputed = self.settle_order()
         shop.open_dispute(disputed.id)
         api_server.tx(lambda tx: self._read_rows_of_payments(tx, disputed.id))
+        assert api_server.tx(
+            lambda tx: orders.sum_product_sales(tx, self.id, disputed.product_id, 0)
+        ).orders
         rows = {
             table: api_server.sql(f"select * from {table} where merchant_id = $1", self.id)
             for table in (

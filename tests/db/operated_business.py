@@ -18,6 +18,7 @@ from opentill import (
     onboarding,
     orders,
     payouts,
+    products,
     refunds,
     webhooks,
 )
@@ -31,7 +32,7 @@ from opentill.list_counts import FOREVER
 from opentill.orders.payments import confirmation
 from opentill.refunds import jobs as refund_jobs
 from support import epay_numbers, world
-from support.pictures import PICTURE
+from support.pictures import PICTURE, png
 
 DAY: Final = 86_400_000
 
@@ -265,6 +266,9 @@ class OperatedBusiness(PaidBusiness):
         if logo is None:
             await merchants.remove_logo(tx, self.id, self.now, actor=actor, seen=digest)
         else:
+            path = await products.store_image(tx, self.id, PICTURE, self.now)
+            await products.find_image(tx, self.id, path.rpartition("/")[2])
+            await products.store_image(tx, self.id, png(100, 100), self.now)
             await merchants.set_logo(tx, self.id, logo, self.now, actor=actor, seen=digest)
             digest = (await merchants.find(tx, self.id)).logo_sha256 or ""
             assert (await merchants.find_logo(tx, self.id, digest)).content == logo

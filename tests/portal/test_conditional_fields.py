@@ -57,6 +57,7 @@ CONDITIONAL: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "bic": (),  # hidden, where the country has no such field
         "reason": ("/dashboard/{merchant:id}/payouts/account",),
     },
+    "portal/lists.html": {"tab": ()},  # of filters, which are read by GET
     "portal/kept_form.html": {"login_code": (), "login_email": (), "login_password": ()},
     "portal/member_keys.html": {
         "person": ("/console/people/{person:id}/remove", "/console/people/{person:id}/role"),

@@ -101,6 +101,7 @@ TABLES: Final = {
     "payouts": Table("payouts", "merchant"),
     "person_links": Table("people", "shared", "found by a token; may be about the deployment"),
     "persons": Table("people", "shared", "may be members of several merchants"),
+    "product_images": Table("products", "merchant"),
     "products": Table("products", "merchant"),
     "rate_days": Table("rates", "shared", "about the whole deployment"),
     "rate_limit_windows": Table("db", "server", "counts addresses too; unlogged"),

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -10,26 +10,21 @@ from starlette.responses import Response
 
 from opentill import checkouts, gateways, merchants, orders, payment_links, people, products, rates
 from opentill.checkouts import Sales, Session, SessionsQuery
-from opentill.core import amounts
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import EXPONENTS, Money
-from opentill.dashboard import page_helpers, payments_columns
+from opentill.dashboard import page_helpers, payments_columns, product_form
+from opentill.dashboard.product_form import Entries
 from opentill.db.database import Tx
-from opentill.http import strictjson
 from opentill.merchants import Merchant
 from opentill.orders import GrossSales, Order, OrdersQuery
 from opentill.payment_links import PaymentLink
-from opentill.portal import form_checks, form_ids, lists, render
-from opentill.portal.labels import AMOUNT_ERROR
+from opentill.portal import form_ids, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.products import Product, ProductBody, ProductsQuery, ProductUpdate
 from opentill.web.language import names
 from opentill.web.pictures import Pictures
 from opentill.web.translations import N_
-
-Entries = dict[str, str]  # the input of a form, by field
-B = TypeVar("B", ProductBody, ProductUpdate)
 
 _SIZE: Final = 25
 LIFETIMES_MIN: Final = (1440, 720, 120, 30)  # minutes in which a session can be paid
@@ -44,26 +39,6 @@ _TABS: Final[Mapping[str, products.Status | None]] = {
 _COLUMNS: Final = payments_columns.without("product")
 _REASON: Final = "on the page of products"
 _VERSION: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
-# Maps a field of the service to its error text.
-_ERRORS: Final = {
-    "name": N_("Enter a name of 1 to 200 characters"),
-    "price": N_("Enter an amount from 0.01 to 99,999,999.99, such as 24.90"),
-    "currency": N_("Choose one of the currencies"),
-    "description": N_("Enter at most 1,000 characters"),
-    "image": N_(
-        "Enter a whole address such as https://shop.example.com/page, "
-        "of at most 2,048 characters, without spaces, user name and "
-        "password"
-    ),
-}
-# Valid entries in place of wrong ones, so that the fields after them are checked too.
-_VALID: Final = {
-    "name": {"name": "-"},
-    "price": {"price": "1"},
-    "currency": {"currency": "USD"},
-    "description": {"description": ""},
-    "image": {"image": ""},
-}
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -168,47 +143,18 @@ def _read_price(product: Product) -> Money:
     return Money(product.price_minor, product.currency)
 
 
-def _read_entries(form: dict[str, str]) -> Entries:
-    """Return the stripped entries, with LF as line breaks."""
-    return {name: form.get(name, "").strip().replace("\r\n", "\n") for name in _ERRORS}
-
-
-def _build_body(entries: Mapping[str, str], body: type[B]) -> B:
-    """Decode entries as the API decodes its bodies. Raises Invalid."""
-    values: dict[str, str | None] = {
-        **entries,
-        **{name: entries[name] or None for name in ("description", "image")},
-        "price": amounts.parse_entry("price", entries["price"], entries["currency"]),
-    }
-    return strictjson.decode(msgspec.json.encode(values), body)
-
-
-def _read_error(problem: Invalid) -> dict[str, str]:
-    """Return the error of a field."""
-    field = problem.field or ""
-    if isinstance(problem, amounts.UnreadableAmount) and problem.problem in AMOUNT_ERROR:
-        return {field: AMOUNT_ERROR[problem.problem]}
-    return {field: _ERRORS[field]}
-
-
-async def _collect_errors(entries: Entries) -> dict[str, str]:
-    """Return the errors of all fields."""
-
-    async def check(entries: Mapping[str, str]) -> None:
-        products.check(_build_body(entries, ProductBody))
-
-    return await form_checks.collect_errors(entries, check, _read_error, _VALID)
-
-
 async def create(request: PageRequest) -> Response:
     """Create a product.
 
     Sending the same form again has no effect.
     """
-    entries = _read_entries(await request.form())
+    entries, errors = await product_form.read_form(request)
+    if errors:
+        errors = await product_form.collect_errors(entries) | errors
+        return await _render_list(request, 400, errors, entries)
     actor = people.actor_of(request.login, _REASON)
     try:
-        body = _build_body(entries, ProductBody)
+        body = product_form.build_body(entries, ProductBody)
 
         async def work(tx: Tx) -> str:
             product = await products.create(tx, request.merchant_id, body, request.now, actor=actor)
@@ -218,7 +164,7 @@ async def create(request: PageRequest) -> Response:
     except KeyReused:
         return await _render_list(request, 422, {"add": form_ids.FORM_REUSED}, entries)
     except Invalid:
-        return await _render_list(request, 400, await _collect_errors(entries), entries)
+        return await _render_list(request, 400, await product_form.collect_errors(entries), entries)
     return page_helpers.redirect(request, "products", product_id, done="added")
 
 
@@ -327,13 +273,17 @@ def _price_entry(product: Product) -> str:
 
 async def change(request: PageRequest) -> Response:
     """Change a product, unless somebody else has changed it since the form was shown."""
-    form = await request.form()
-    entries, version = _read_entries(form), form.get("version", "")
+    entries, errors = await product_form.read_form(request)
+    if errors:
+        return await product_page(
+            request, 400, await product_form.collect_errors(entries) | errors, entries
+        )
+    version = (await request.form()).get("version", "")
     shown_version = int(version) if _VERSION.fullmatch(version) else 0
     actor = people.actor_of(request.login, _REASON)
     product_id = request.ids["product"]
     try:
-        body = _build_body(entries, ProductUpdate)
+        body = product_form.build_body(entries, ProductUpdate)
         await request.app.db.run(
             lambda tx: products.update(
                 tx,
@@ -359,7 +309,7 @@ async def change(request: PageRequest) -> Response:
             entries,
         )
     except Invalid:
-        return await product_page(request, 400, await _collect_errors(entries), entries)
+        return await product_page(request, 400, await product_form.collect_errors(entries), entries)
     return page_helpers.redirect(request, "products", product_id, done="saved")
 
 
@@ -387,9 +337,23 @@ _PLACE: Final = f"{DASHBOARD_PATH}/products"
 _ONE: Final = f"{_PLACE}/{{product:id}}"
 pages: Final = (
     Page("GET", _PLACE, "products.read", show, menu=N_("Products"), group="catalogue"),
-    Page("POST", _PLACE, "products.write", create, fields=tuple(_ERRORS)),
+    Page(
+        "POST",
+        _PLACE,
+        "products.write",
+        create,
+        fields=tuple(product_form.ERRORS),
+        files=products.MAX_IMAGE_BYTES,
+    ),
     Page("GET", _ONE, "products.read", show_one),
-    Page("POST", _ONE, "products.write", change, fields=(*_ERRORS, "version")),
+    Page(
+        "POST",
+        _ONE,
+        "products.write",
+        change,
+        fields=(*product_form.ERRORS, "version"),
+        files=products.MAX_IMAGE_BYTES,
+    ),
     Page("POST", f"{_ONE}/archive", "products.write", archive),
     Page("POST", f"{_ONE}/restore", "products.write", restore),
 )

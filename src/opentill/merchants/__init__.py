@@ -16,6 +16,7 @@ from opentill.merchants.fee_schedule import parse_schedule as read_fees
 from opentill.merchants.key_uses import KeyUses
 from opentill.merchants.logos import MAX_BYTES as MAX_LOGO_BYTES
 from opentill.merchants.logos import LogoRefused
+from opentill.merchants.logos import recognize as recognize_picture
 from opentill.merchants.model import (
     CAPABILITIES,
     PREFIXES,
@@ -157,6 +158,7 @@ __all__ = [
     "merchant_of_key",
     "names",
     "read_fees",
+    "recognize_picture",
     "record_audit",
     "regenerate_key",
     "remove_logo",

@@ -52,9 +52,9 @@ class Picture(msgspec.Struct, frozen=True):
     height: int
 
 
-def recognize(content: bytes) -> Picture:
+def recognize(content: bytes, *, max_bytes: int = MAX_BYTES, most_side: int = MOST_SIDE) -> Picture:
     """Return type and size of a picture. Raises LogoRefused."""
-    if len(content) > MAX_BYTES:
+    if len(content) > max_bytes:
         raise LogoRefused("size")
     try:
         if content.startswith(_PNG):
@@ -68,7 +68,7 @@ def recognize(content: bytes) -> Picture:
     except (IndexError, struct.error):
         raise LogoRefused("broken") from None
     short, long = sorted((picture.width, picture.height))
-    if short < LEAST_SIDE or long > MOST_SIDE or long > short * MOST_RATIO:
+    if short < LEAST_SIDE or long > most_side or long > short * MOST_RATIO:
         raise LogoRefused("dimensions")
     return picture
 

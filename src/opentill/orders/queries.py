@@ -239,7 +239,7 @@ PRODUCT_SUMS: Final = Query(
     ProductSum,
     """
     select newest.currency, count(*) as orders, sum(newest.amount_minor)::bigint as amount_minor
-    from unnest(:statuses::text[]) as s (status) cross join lateral (
+    from unnest(:status::text[]) as s (status) cross join lateral (
         select o.currency, o.amount_minor from orders o
         where o.merchant_id = :merchant_id and o.product_id = :product_id and o.status = s.status
             and o.created_at >= :since

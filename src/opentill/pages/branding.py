@@ -1,4 +1,4 @@
-"""Merchants' branding on their customers' pages: logo, accent color and contact."""
+"""Merchants' branding and images on their customers' pages: logo, accent color and contact."""
 
 import re
 from typing import Final
@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opentill import context, merchants
+from opentill import context, merchants, products
 from opentill.checkouts import PublicSession
 from opentill.core.errors import NotFound
 from opentill.core.ids import is_id
@@ -45,7 +45,21 @@ async def logo(request: Request) -> Response:
         raise NotFound
     async with context.app_of(request.scope).db.connection() as tx:
         image = await merchants.find_logo(tx, merchant_id, digest)
-    headers = {**_headers(), "etag": f'"{digest}"', "content-type": image.media_type}
+    return _respond(request, image)
+
+
+async def product_image(request: Request) -> Response:
+    """Serve an uploaded image of a product, by the digest of its file."""
+    merchant_id, digest = (request.path_params[name] for name in ("merchant", "digest"))
+    if not is_id(merchant_id) or not _DIGEST.fullmatch(digest):
+        raise NotFound
+    async with context.app_of(request.scope).db.connection() as tx:
+        image = await products.find_image(tx, merchant_id, digest)
+    return _respond(request, image)
+
+
+def _respond(request: Request, image: merchants.Logo | products.StoredImage) -> Response:
+    headers = {**_headers(), "etag": f'"{image.sha256}"', "content-type": image.media_type}
     if matches_etag(request, headers["etag"]):
         return Response(status_code=304, headers=headers)
     return Response(image.content, 200, headers)
@@ -69,5 +83,6 @@ def _headers() -> dict[str, str]:
 
 routes: Final = (
     Route("/logos/{merchant:id}/{digest}", logo),
+    Route("/images/{merchant:id}/{digest}", product_image),
     Route("/accents/{name}", accent_file),
 )

@@ -1,6 +1,19 @@
 """Products: what a merchant sells."""
 
-from opentill.products.model import Outdated, Product, ProductBody, ProductUpdate, Status
+from opentill.products.images import (
+    MAX_IMAGE_BYTES,
+    TooManyImages,
+    find_image,
+    store_image,
+)
+from opentill.products.model import (
+    Outdated,
+    Product,
+    ProductBody,
+    ProductUpdate,
+    Status,
+    StoredImage,
+)
 from opentill.products.queries import ListQuery as ProductsQuery
 from opentill.products.service import (
     archive,
@@ -24,17 +37,21 @@ from opentill.products.service import (
 )
 
 __all__ = [
+    "MAX_IMAGE_BYTES",
     "Outdated",
     "Product",
     "ProductBody",
     "ProductUpdate",
     "ProductsQuery",
     "Status",
+    "StoredImage",
+    "TooManyImages",
     "archive",
     "check",
     "create",
     "ensure_stand_in",
     "find",
+    "find_image",
     "find_many",
     "find_merchant_id",
     "find_newest_active",
@@ -47,5 +64,6 @@ __all__ = [
     "search",
     "search_all",
     "stand_in_id",
+    "store_image",
     "update",
 ]

@@ -70,6 +70,18 @@ class Product(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
 
 
+class StoredImage(msgspec.Struct, frozen=True, kw_only=True):
+    """An uploaded image: the file, its type, and its size in pixels."""
+
+    merchant_id: str
+    sha256: str
+    media_type: str
+    width: int
+    height: int
+    content: bytes
+    created_at: int
+
+
 class Outdated(Invalid):
     """The product has changed since the caller read it; nothing was written."""
 

@@ -8,7 +8,7 @@ from opentill.core.ids import first_id
 from opentill.db.query import Command, Query, Value
 from opentill.http.paging import PageQuery
 from opentill.list_counts import lists
-from opentill.products.model import Product, Saved, Status
+from opentill.products.model import Product, Saved, Status, StoredImage
 
 # The currencies to which a product's sessions and refunds must be converted, but for which there is
 # no exchange rate.
@@ -141,5 +141,17 @@ MERCHANT_OF = Value(
     """
     select m.id from merchants m
     cross join lateral (select from products where merchant_id = m.id and id = :id) p
+    """,
+)
+IMAGE = Query(
+    StoredImage,
+    "select * from product_images where merchant_id = :merchant_id and sha256 = :sha256",
+)
+COUNT_IMAGES = Value(int, "select count(*) from product_images where merchant_id = :merchant_id")
+INSERT_IMAGE = Command(
+    """
+    insert into product_images (merchant_id, sha256, media_type, width, height, content, created_at)
+    values (:merchant_id, :sha256, :media_type, :width, :height, :content, :created_at)
+    on conflict (merchant_id, sha256) do nothing
     """,
 )

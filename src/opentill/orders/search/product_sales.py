@@ -30,7 +30,7 @@ async def sum_product_sales(tx: Tx, merchant_id: str, product_id: str, since: in
         tx,
         merchant_id=merchant_id,
         product_id=product_id,
-        statuses=list(_STATUSES),
+        status=list(_STATUSES),
         since=since,
         limit=MOST_SUMMED,
     )
