@@ -1,5 +1,6 @@
 """The Stripe gateway, with a simulated Stripe (``stripe_server``) that can have faults."""
 
+import asyncio
 import time
 from typing import Any
 
@@ -187,8 +188,8 @@ async def test_a_different_captured_amount_is_reported(
 async def test_an_attempt_without_a_session_is_not_found(
     stripe_gateway: StripeGateway, stripe_bank: StripeServer
 ) -> None:
-    for _ in range(102):  # more sessions of other attempts in the same minutes than a page has
-        await stripe_gateway.pay(payment_request())
+    # More sessions of other attempts in the same seconds than a page has.
+    await asyncio.gather(*(stripe_gateway.pay(payment_request()) for _ in range(102)))
     assert (await stripe_gateway.find_payment(new_id("att"))).status == "NOT_FOUND"
     # Two pages have sessions; the pages before and after them are empty.
     assert stripe_bank.count("list") == 4
