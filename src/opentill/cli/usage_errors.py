@@ -92,12 +92,13 @@ def _describe_missing(parameter: Any, context: Any) -> str:
     The parser reads what was given first, and stops at the first parameter that is missing: the
     required ones that it has not read by then were not given either.
     """
-    parameters = [] if context is None else context.command.params
-    others = [
-        f"--{_name(each)}" if each.param_type_name == "option" else _name(each)
-        for each in parameters
-        if each is not parameter and _is_required(each) and not context.params.get(each.name)
-    ]
+    others: list[str] = []
+    if context is not None:
+        others = [
+            f"--{_name(each)}" if each.param_type_name == "option" else _name(each)
+            for each in context.command.params
+            if each is not parameter and _is_required(each) and not context.params.get(each.name)
+        ]
     also = f". Also required: {', '.join(others)}" if others else ""
     return f"is required{_help(parameter)}{also}"
 

@@ -101,12 +101,7 @@ async def _page(
         waiting_ids=[row.id for row in waiting],
         decided=decided,
         limit_of=limit_of,
-        refusals={
-            requester: _ERRORS[field]
-            if not requester.startswith(operator_actions.ROOT)
-            else _OF_ROOT
-            for requester, field in refusals.items()
-        },
+        refusals={requester: _refusal(requester, field) for requester, field in refusals.items()},
         reset_refusals={key: CANNOT_CONFIRM[field] for key, field in reset_refusals.items()},
         has_limit=request.app.settings.approval_above is not None,
         effects=effects,

@@ -52,7 +52,7 @@ async def _page(
         account_sums = await account_figures.read(tx, request, name)
         test = None
         if state != "PAUSED" and request.may("orders.decide"):
-            values = dict.fromkeys(gateway_tests.FIELDS, "")
+            values: dict[str, str] = dict.fromkeys(gateway_tests.FIELDS, "")
             test = await gateway_tests.read_test_form(request, tx, name, values)
     methods = settings.gateway_options.get(f"{name}_methods", "")
     return render.page(

@@ -58,7 +58,7 @@ async def show_page(
         names = await merchants.names(tx, owner)
         test = None
         if account.status == "ACTIVE" and account.id in gateways and request.may("orders.decide"):
-            values = dict.fromkeys(gateway_tests.FIELDS, "")
+            values: dict[str, str] = dict.fromkeys(gateway_tests.FIELDS, "")
             values["merchant"] = names.get(account.merchant_id or "", "")
             test = await gateway_tests.read_test_form(request, tx, account.id, values)
     unreadable = gateways.unreadable.get(account.id, "") if isinstance(gateways, Gateways) else ""

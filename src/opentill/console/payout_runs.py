@@ -49,6 +49,11 @@ def _operator_accounts_by_currency(request: PageRequest) -> dict[str, bankaccoun
     )
 
 
+def _minimum_of(row: payouts.DuePayout) -> Money:
+    """Return the smallest payout of the row's merchant."""
+    return Money(row.minimum, row.currency)
+
+
 async def list_runs(request: PageRequest) -> Response:
     """List the merchants who are due a payout, and the newest runs."""
     return await _list_page(request)
@@ -82,7 +87,7 @@ async def _list_page(
             (localizer.amount(Money(sum(minors), currency)), len(minors))
             for currency, minors in payable.items()
         ],
-        minimum=lambda row: Money(row.minimum, row.currency),
+        minimum=_minimum_of,
         most=_MOST_DUE,
         waiting=[(row, localizer.amount(Money(row.amount_minor, row.currency))) for row in waiting],
         runs=[

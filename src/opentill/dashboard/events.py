@@ -60,10 +60,10 @@ async def _delivery_states(
     deliveries = await webhooks.find_deliveries_of(tx, merchant_id, [event.id for event in events])
     states: dict[str, DeliveryState] = {}
     for delivery in deliveries:
-        state = delivery.state
-        states[delivery.event_id] = min(
-            state, states.get(delivery.event_id, state), key=_WORST_FIRST.index
-        )
+        both: tuple[DeliveryState, ...] = (
+            delivery.state, states.get(delivery.event_id, delivery.state),
+        )  # fmt: skip
+        states[delivery.event_id] = min(both, key=_WORST_FIRST.index)
     return states
 
 

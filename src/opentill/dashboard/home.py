@@ -373,7 +373,7 @@ async def _api_tasks(tx: Tx, request: PageRequest, newest: list[Order]) -> list[
     access, merchant_id = request.access, request.access.merchant_id
     product = await products.find_newest_active(tx, merchant_id)
     has_product = product is not None or await products.has_any(tx, merchant_id)
-    tasks = []
+    tasks: list[StartTask] = []
     if access.may("keys.read"):
         keys = await merchants.keys(tx, merchant_id)
         has_key = any(key.revoked_at is None for key in keys)

@@ -133,7 +133,7 @@ def _read_shown(tab: Tab, entries: dict[str, str]) -> tuple[ShownStatus, ...]:
     Clears the field ``status`` if its choice is unknown, or one of another tab.
     """
     status = entries["status"]
-    choice = next((one for one in SHOWN_STATUSES if one == status), None)
+    choice: ShownStatus | None = next((one for one in SHOWN_STATUSES if one == status), None)
     if choice is not None and (not tab.statuses or choice in tab.choices):
         return (choice,)
     entries["status"] = ""

@@ -70,7 +70,9 @@ async def show(request: PageRequest) -> Response:
     zone = ZoneInfo(merchant.time_zone)
     days = read_days(request, zone)
     db = request.app.replica.reading()
-    statements = [] if days.errors else await figures.statements(db, merchant.id, days.range)
+    statements: Sequence[figures.Statement] = (
+        () if days.errors else await figures.statements(db, merchant.id, days.range)
+    )
     first_day = local(merchant.created_at, zone).date()
     return render.page(
         request,

@@ -223,10 +223,12 @@ class ListedRow(Protocol):
     @property
     def id(self) -> str:
         """The row's id."""
+        ...
 
     @property
     def created_at(self) -> int:
         """When the row was created, Unix ms."""
+        ...
 
 
 def newest_by_status(row: type[S], table: str, condition: str = "") -> Query[S]:

@@ -19,6 +19,7 @@ from opentill.gateways.model import (
     PaymentRequest,
     RefundOutcome,
     RefundRequest,
+    fetches_keys,
     is_notified,
 )
 
@@ -164,7 +165,7 @@ class Case:
             if callback.fields is not None:
                 assert is_notified(reader)
                 return await self.call(reader.read_notice(callback.fields))
-            if hasattr(reader, "fetch_keys"):
+            if fetches_keys(reader):
                 await self.call(reader.fetch_keys(callback.headers))
             return reader.read_callback(callback.headers, callback.body, at)
         except BadCallback as error:
@@ -184,14 +185,14 @@ async def running_case(provider: Provider) -> AsyncIterator[Case]:
 
 
 @contextmanager
-def event_loop() -> Iterator[Callable[[Coroutine[Any, Any, T]], T]]:
+def event_loop() -> Iterator[Callable[[Coroutine[Any, Any, None]], None]]:
     """Run an event loop in a thread; yield a function that runs a coroutine on it."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
 
-    def run(coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+    def run(coroutine: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, loop).result()
 
     try:
         yield run

@@ -44,7 +44,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.section("conformance of gateways: passed of run (not applicable)")
     terminalreporter.line("".join([f"{'':16}", *(f"{group:>22}" for group in _GROUPS)]))
     for adapter, counts in sorted(_results.items()):
-        cells = []
+        cells: list[str] = []
         for group in _GROUPS:
             passed, failed = counts[group, "passed"], counts[group, "failed"]
             skipped = counts[group, "skipped"]

@@ -31,7 +31,8 @@ def text_of(value: object) -> str | None:
         case float() if math.isfinite(value):
             digits = f"{Decimal(repr(value)):f}"
             return digits.rstrip("0").rstrip(".") if "." in digits else digits
-    return None
+        case _:
+            return None
 
 
 def sign(params: Mapping[str, Any], token: str) -> str | None:

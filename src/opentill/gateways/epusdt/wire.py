@@ -9,7 +9,7 @@ numbers or texts.
 import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -76,7 +76,9 @@ class Reply(msgspec.Struct, frozen=True):
         if self.code is None:
             return self.values
         data = self.values.get("data")
-        return data if self.code == SUCCESS and isinstance(data, dict) else {}
+        if self.code != SUCCESS or not isinstance(data, dict):
+            return {}
+        return cast("dict[str, Any]", data)
 
     def get(self, name: str) -> str:
         """Return a value of ``data`` as text, "" if it is missing."""

@@ -232,7 +232,7 @@ def public_key_of(certificate: x509.Certificate) -> RSAPublicKey:
 
 def _tls_roots() -> list[x509.Certificate]:
     """Return the authorities that this machine trusts for TLS."""
-    roots = []
+    roots: list[x509.Certificate] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about old roots that break a rule of X.509
         for der in ssl.create_default_context().get_ca_certs(binary_form=True):

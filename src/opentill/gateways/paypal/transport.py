@@ -136,6 +136,7 @@ class Transport:
     async def _send(
         self, method: str, path: str, body: Any, request_id: str, deadline: Deadline
     ) -> Reply | NoReply:
+        failure = NoReply("UNREACHABLE", "", refused=True)
         for _ in range(2):
             token = await self._get_token(deadline)
             if isinstance(token, NoReply):
@@ -156,9 +157,12 @@ class Transport:
             reply = Reply(response.status, response.body)
             if response.status != _UNAUTHORIZED:
                 return reply
+            failure = msgspec.structs.replace(
+                failure, reason=f"HTTP {reply.status} {reply.error.code}"
+            )
             if self._token == token:
                 self._token = ""
-        return NoReply("UNREACHABLE", f"HTTP {reply.status} {reply.error.code}", refused=True)
+        return failure
 
     async def _get_token(self, deadline: Deadline) -> str | NoReply:
         """Return an access token. Without one nothing was sent: the failure is UNREACHABLE."""

@@ -133,14 +133,16 @@ async def list_repeatedly(kind: type[N], fetch_page: FetchPage) -> AsyncIterator
 
 
 async def _fetch_repeatedly(kind: type[N], fetch: Callable[[], Awaitable[Any]]) -> Page[N]:
+    reason = ""
     for number in range(_TRIES):
         page = await call(_page(kind), "list", "balance transactions", fetch)
         if page.value is not None:
             return page.value
+        reason = page.reason
         if page.status == "REFUSED" or number == _TRIES - 1:
             break
         await asyncio.sleep(_PAUSE_S * 2**number)
-    raise ListingFailed(page.reason)
+    raise ListingFailed(reason)
 
 
 async def _search_list(

@@ -315,6 +315,7 @@ async def _search_counted(tx: Tx, selection: Selection, number: int, size: int) 
     search = await service.Search.start(tx, filters, text, keep=keep)
     total = await search.total()
     page = await search.list_page(number, size, total)
+    counts: Counter[ShownStatus] | None
     any_status = () if filters.method is None else SHOWN_STATUSES
     if filters.shown != any_status:
         filters = msgspec.structs.replace(filters, shown=any_status)

@@ -177,6 +177,8 @@ def capture(tx: Tx, order: Order, payment: Payment, request_id: str) -> tuple[Or
             refuse("INSTRUMENT_DECLINED")
         case "refused":
             refuse("TRANSACTION_REFUSED")
+        case _:  # approved
+            pass
     now = now_ms()
     tx.run(
         "update paypal_orders set captured_at = :now, capture_request_id = :request_id"
