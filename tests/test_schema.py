@@ -34,6 +34,7 @@ GLOBAL_INDEXES: Final = {
     "payment_attempts_due",
     "payment_attempts_duplicates",
     "payment_attempts_ended",
+    "payment_attempts_ended_of_environment",
     "refunds_due",
     "idempotency_keys_old",
     "epay_refunds_old",

@@ -103,8 +103,15 @@ def test_the_account_of_the_environment_is_paused_and_resumed(opentill: Commands
     listing = opentill.run("gateways", "list")
     assert b"Paused of OPENTILL_GATEWAYS: sandbox." in listing.stdout + listing.stderr
     assert opentill.json("gateways", "resume", "sandbox", *WHY)["status"] == "ACTIVE"
+    options = ("--break-below", "40", "--break-text", "suspended", "--break-minutes", "5")
+    changed = opentill.json("gateways", "set", "sandbox", *options, *WHY)
+    assert changed["pausesItself"].endswith(": for 5 minutes")
     rows = [row for row in opentill.json("audit", "list") if row["action"].startswith("gateways")]
-    assert [row["action"] for row in reversed(rows)] == ["gateways pause", "gateways resume"]
+    assert [row["action"] for row in reversed(rows)] == [
+        "gateways pause", "gateways resume", "gateways set",
+    ]  # fmt: skip
+    refused = opentill.refusal("gateways", "set", "sandbox", "--priority", "1", *WHY)
+    assert "account must be one in the database" in refused
     assert "must be the id or the label" in opentill.refusal("gateways", "retire", "sandbox", *WHY)
 
 

@@ -65,6 +65,37 @@ def test_the_list_leads_to_the_page_with_figures_and_differences(site: AccountsS
     assert site.admin.get(f"{ACCOUNTS}/environment?gateway=nobody").status_code == 404
 
 
+def test_the_account_pauses_itself_as_the_form_says(site: AccountsSite) -> None:
+    form = {
+        "gateway": "sandbox", "break_below": "40", "break_slower": "0", "break_minutes": "5",
+        "break_texts": "suspended\n\n risk ",
+    }  # fmt: skip
+    path = f"{ACCOUNTS}/environment/breaker"
+    response = site.admin.post(path, form)
+    assert response.status_code == 303, visible_text(response.text)
+    text = visible_text(site.admin.get(response.headers["location"]).text)
+    assert "The terms are saved." in text
+    assert "Pauses itself below 40 %" in text
+    breaker = _gateways(site.server).breaker("sandbox")
+    assert breaker is not None
+    assert (breaker.break_below_percent, breaker.break_slower_ms) == (40, None)
+    assert breaker.break_texts == ["suspended", "risk"]
+    for change, field in (
+        ({"break_below": "100"}, "break_below"), ({"break_slower": "5"}, "break_slower"),
+        ({"break_minutes": "x"}, "break_minutes"), ({"break_texts": "x" * 61}, "break_texts"),
+    ):  # fmt: skip
+        refusal = site.admin.post(path, form | change)
+        assert (refusal.status_code, f'id="{field}-error"' in refusal.text) == (400, True)
+    site.server.tx(lambda tx: accounts.pause_broken(tx, "sandbox", "error: risk", 0))
+    site.server.run(accounts.load_changes(_gateways(site.server)))
+    text = visible_text(site.admin.get(PAGE).text)
+    assert "Paused after failures: error: risk" in text
+    assert "Paused itself" in visible_text(site.admin.get(ACCOUNTS).text)
+    assert "Paused itself" in visible_text(site.admin.get("/console/gateways").text)
+    _send(site, "ACTIVE")
+    assert find_misfit(_gateways(site.server), "sandbox", CARD) is None
+
+
 def test_a_paused_account_takes_no_new_payments_and_is_resumed(site: AccountsSite) -> None:
     gateways = _gateways(site.server)
     location = _send(site, "PAUSED")

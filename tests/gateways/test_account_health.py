@@ -2,23 +2,29 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import httpx2
 import msgspec
 import pytest
 
+from opentill import orders
+from opentill.core.errors import Invalid
+from opentill.core.money import Money
 from opentill.core.settings import Settings
+from opentill.db.database import Tx
 from opentill.gateways import Gateways, accounts, rules
 from opentill.gateways.account import GatewayAccount
 from opentill.gateways.accounts import AccountChanges, follower
 from opentill.gateways.breakers import ATTEMPTS, CALLS, Breakers
-from opentill.gateways.choice import decode_reason
+from opentill.gateways.choice import PaymentFacts, decode_reason, find_misfit
 from opentill.gateways.model import PaymentOutcome
 from opentill.gateways.success_rates import EndedAttempt
 from opentill.mail import jobs as mail_jobs
 from opentill.orders import PaymentAttempt
 from opentill.orders.payments import account_health
+from support import world
 from support.api_server import SECRETS, ApiServer, Shop, serving
 from support.databases import cloned_database
 from support.people import TESTER, create_person
@@ -35,6 +41,7 @@ from support.sandbox_bank import wait_until
 
 NO_FUNDS: Final = {**CARD, "number": "4000000000009995"}
 NOW: Final = 1_795_000_000_000
+PAYMENT: Final = PaymentFacts(method="BANK_TRANSFER", currency="USD")
 
 
 class Desk:
@@ -254,3 +261,75 @@ def test_a_trial_that_fails_pauses_the_account_again() -> None:
     assert verdict.problem == "a payment failed again: n"
     paid = ended(3, "SUCCEEDED", "", NOW + 60_001)
     assert Breakers().judge_attempts(account, [paid]).is_mended
+
+
+# ── the account of the environment ──
+
+
+def test_the_account_of_the_environment_pauses_itself_in_every_process(desk: Desk) -> None:
+    server = desk.server
+    rule = rules.NewRule(ranking="SUCCESS_RATE", exploration_percent=0)
+    server.tx(lambda tx: rules.add(tx, rule, None, (), NOW, actor=TESTER))
+    changes = AccountChanges(break_texts=("insufficient",), break_minutes=5)
+    set_breaker = partial(accounts.set_breaker, environment=("sandbox",), actor=TESTER)
+    server.tx(lambda tx: set_breaker(tx, "sandbox", changes, NOW))
+    with serving(server.settings) as other:
+        others = other.app.gateways
+        assert isinstance(others, Gateways)
+        both = (desk.gateways, others)
+        for gateways in both:
+            wait_until(lambda each=gateways: each.list_breakers())
+        end_attempt(server, "SUCCEEDED")
+        for gateways in both:  # each has read attempts, and judges those that end from now on
+            wait_until(lambda each=gateways: list(each.success_rates.all_rates()), 5)
+        end_attempt(server, "DECLINED", "insufficient_funds")
+        for gateways in both:
+            wait_until(lambda each=gateways: each.is_broken("sandbox"), 5)
+            assert find_misfit(gateways, "sandbox", PAYMENT) == "BROKEN"
+            assert gateways.success_rates.rate("sandbox", "CREDIT_CARD") < 1
+        breaker = others.breaker("sandbox")
+        assert breaker is not None
+        assert breaker.broken_reason == "error: insufficient_funds"
+        server.sql("update environment_breakers set retry_at = broken_at")
+        server.sql("update routing_rule_head set revision = revision + 1")
+        for gateways in both:
+            wait_until(lambda each=gateways: not each.is_broken("sandbox"), 5)
+        end_attempt(server, "SUCCEEDED")
+        for gateways in both:
+            wait_until(lambda each=gateways: each.breaker("sandbox").broken_at is None, 5)
+    rows = server.sql("select action from audit_log where subject like 'sandbox%' order by number")
+    assert [row["action"] for row in rows] == ["gateways set", "gateways break", "gateways mend"]
+
+
+def end_attempt(server: ApiServer, status: str, reason: str = "") -> None:
+    """Record a payment through the account of the environment that has ended."""
+    now = server.app.clock()
+
+    async def work(tx: Tx) -> None:
+        shop = await world.create_merchant(tx)
+        product = await world.create_product(tx, shop.id)
+        checkout = await world.create_session(tx, shop.id, product.id, now)
+        order = await orders.find(tx, shop.id, checkout.order_id)
+        attempt = await world.submit_attempt(tx, order, now)
+        amount = Money(order.amount_minor, order.currency) if status == "SUCCEEDED" else None
+        await world.report_payment(tx, attempt, status, now, reason=reason, amount=amount)
+
+    server.tx(work)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        (AccountChanges(label="Main"), "account"),
+        (AccountChanges(break_slower_ms=50), "breakSlower"),
+        (AccountChanges(break_below_percent=100), "breakBelow"),
+    ],
+)
+def test_only_the_breaker_of_the_environments_account_is_changed(
+    desk: Desk, changes: AccountChanges, field: str
+) -> None:
+    set_breaker = partial(accounts.set_breaker, environment=("sandbox",), actor=TESTER)
+    for name, expected in (("sandbox", field), ("stripe", "account")):
+        with pytest.raises(Invalid) as problem:
+            desk.server.tx(lambda tx, name=name: set_breaker(tx, name, changes, NOW))
+        assert problem.value.field == expected

@@ -13,6 +13,7 @@ from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.gateways import accounts
 from opentill.gateways.account import GatewayAccount
+from opentill.gateways.account_modes import mode_of_credentials
 from opentill.gateways.accounts import AmountLimit, NewAccount, service, stored_credentials
 from support import world
 from support.api_server import SECRETS
@@ -43,6 +44,50 @@ async def read_audit(tx: Tx, account: GatewayAccount) -> list[tuple[str, str]]:
         f"{account.id}%",
     )
     return [(row["action"], row["who"]) for row in rows]
+
+
+LOCAL: Final = "http://127.0.0.1:8430"
+STRIPE_TEST: Final = STRIPE | {"secret_key": "sk_test_" + "x" * 20}
+
+
+@pytest.mark.parametrize(
+    ("gateway", "credentials", "livemode"),
+    [
+        ("sandbox", BANK, False),
+        ("stripe", STRIPE, True),
+        ("stripe", STRIPE_TEST, False),
+        ("stripe", STRIPE | {"api_base": "https://api.stripe.com"}, True),
+        ("stripe", STRIPE_TEST | {"api_base": LOCAL}, False),
+        ("stripe", STRIPE | {"api_base": LOCAL}, None),
+        ("paypal", {}, True),
+        ("paypal", {"url": "https://api-m.sandbox.paypal.com"}, False),
+        ("paypal", {"url": LOCAL}, None),
+        ("paypal", {"url": "https://api-m.paypal.com.example.com"}, None),
+        ("alipay", {}, True),
+        ("alipay", {"url": "https://openapi-sandbox.dl.alipaydev.com/gateway.do"}, False),
+        ("alipay", {"url": f"{LOCAL}/gateway.do"}, None),
+        ("wechat_pay", {}, True),
+        ("wechat_pay", {"url": LOCAL}, None),
+        ("epay", {"url": "https://pay.example.com/"}, None),
+        ("evm", {"chain_id": "1"}, True),
+        ("evm", {"chain_id": "84532"}, False),
+        ("evm", {"chain_id": "123456"}, None),
+    ],
+)
+def test_only_the_providers_own_addresses_say_whether_money_is_real(
+    gateway: str, credentials: dict[str, str], livemode: bool | None
+) -> None:
+    assert mode_of_credentials(gateway, credentials) is livemode
+
+
+async def test_the_money_must_be_chosen_if_the_credentials_do_not_say_it(tx: Tx) -> None:
+    fields: dict[str, Any] = {"gateway": "stripe", "credentials": STRIPE | {"api_base": LOCAL}}
+    with pytest.raises(Invalid, match="--test or --live") as problem:
+        await add(tx, **fields)
+    assert problem.value.field == "test"
+    for livemode in (True, False):
+        account = await add(tx, label=f"Live: {livemode}", livemode=livemode, **fields)
+        assert account.livemode is livemode
 
 
 async def test_credentials_are_encrypted_and_only_their_ends_are_shown(tx: Tx) -> None:
@@ -207,7 +252,7 @@ async def test_the_sandbox_bank_is_refused_where_it_may_not_run(tx: Tx) -> None:
 async def test_only_accounts_of_gateways_that_report_refunds_count_as_reporting(tx: Tx) -> None:
     epay = {"url": "https://pay.example/", "pid": "1001", "key": "k" * 16}
     stripe_account = await add(tx, gateway="stripe", label="S", credentials=STRIPE)
-    epay_account = await add(tx, gateway="epay", label="E", credentials=epay)
+    epay_account = await add(tx, gateway="epay", label="E", credentials=epay, livemode=True)
     reporting = await accounts.with_self_reporting(tx, {"sandbox"})
     assert stripe_account.id in reporting
     assert epay_account.id not in reporting

@@ -7,9 +7,10 @@ import pytest
 from opentill.core.errors import ConfigurationError
 from opentill.core.money import Money
 from opentill.core.settings import Settings
+from opentill.gateways.account_modes import mode_of_credentials
 from opentill.gateways.deposits import Token
 from opentill.gateways.evm.configuration import mode_of, read
-from opentill.gateways.registry import BadCredentials, build_account, mode_of_credentials
+from opentill.gateways.registry import BadCredentials, build_account
 from support.ganache import XPUB
 
 USDT = "0xdAC17F958D2ee523a2206206994597C13D831ec7"

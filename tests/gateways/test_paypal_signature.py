@@ -22,9 +22,9 @@ from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.core.settings import Settings
 from opentill.gateways import masked_settings
+from opentill.gateways.account_modes import mode_of_credentials
 from opentill.gateways.paypal import PayPalGateway, configuration, wire
 from opentill.gateways.paypal.certificates import BadSignature, Certificates, public_key_of
-from opentill.gateways.registry import mode_of_credentials
 from opentill.outgoing.client import Outgoing, Policy
 from opentill.sandbox import paypal
 from opentill.sandbox.paypal import keys

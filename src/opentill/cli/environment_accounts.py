@@ -1,12 +1,14 @@
-"""Pausing and resuming the environment's accounts by ``opentill gateways pause`` and ``resume``."""
+"""The environment's accounts in ``opentill gateways pause``, ``resume`` and ``set``."""
 
 from typing import TYPE_CHECKING, Any
 
 from opentill.cli import session
 
 if TYPE_CHECKING:
+    from opentill.core.settings import Settings
     from opentill.db.database import Tx
-    from opentill.gateways.accounts import EnvironmentStatus
+    from opentill.gateways.account import Breaker
+    from opentill.gateways.accounts import AccountChanges, EnvironmentStatus
     from opentill.merchants import Actor
 
 
@@ -23,3 +25,19 @@ def set_status(gateway: str, status: "EnvironmentStatus", actor: "Actor") -> dic
 
     session.transact(work)
     return {"id": gateway, "label": gateway, "gateway": gateway, "status": status}
+
+
+def set_breaker(
+    gateway: str, changes: "AccountChanges", settings: "Settings", actor: "Actor"
+) -> dict[str, Any]:
+    """Change when the environment's account at a gateway pauses itself; return it as a record."""
+    from opentill.gateways import accounts
+
+    async def work(tx: "Tx", now: int) -> "Breaker":
+        return await accounts.set_breaker(
+            tx, gateway, changes, now, environment=settings.gateways, actor=actor
+        )
+
+    breaker = session.transact(work, settings)
+    record = {"id": gateway, "label": gateway, "gateway": gateway}
+    return record | {"pausesItself": accounts.breaker_text(breaker) or "never"}

@@ -123,13 +123,13 @@ def _misfit_text(
 ) -> str:
     from opentill.gateways import accounts
 
-    account = gateways.accounts.get(name)
+    account, breaker = gateways.accounts.get(name), gateways.breaker(name)
     list_limits = accounts.day_limit_texts if misfit == "DAY_LIMIT" else accounts.limit_texts
     texts = [] if account is None else list_limits(account)
     return _MISFITS[misfit or ""].format(
         method=payment.method,
         currency=payment.currency,
-        broken="" if account is None else account.broken_reason,
+        broken="" if breaker is None else breaker.broken_reason,
         other="test" if gateways.livemode else "real",
         limits=", ".join(texts),
     )

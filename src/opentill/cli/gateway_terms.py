@@ -1,11 +1,30 @@
-"""Options of ``opentill gateways``: limits and costs, as text that people enter."""
+"""Options of ``opentill gateways``: limits, costs and breakers, as text that people enter."""
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
 
 if TYPE_CHECKING:
     from opentill.gateways.accounts import AmountLimit, Cost, DayLimit
 
+BreakBelow = Annotated[
+    int | None,
+    typer.Option(help="Pause it if fewer percent of its last 20 payments succeed; 0: never."),
+]
+BreakSlower = Annotated[
+    int | None,
+    typer.Option(help="Pause it if its responses take longer, in milliseconds; 0: never."),
+]
+BreakTexts = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Pause it if it reports an error with this text. May be repeated; '' for none."
+    ),
+]
+BreakMinutes = Annotated[
+    int | None, typer.Option(help="How long it is paused then; 10 unless changed.")
+]
 _NONE: Final = "none"  # instead of a limit or a cost: removes it
 _PERCENT: Final = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,2}))?%", re.ASCII)
 _LONGEST_NUMBER: Final = 10  # digits of a number of payments, and one

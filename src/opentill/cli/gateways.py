@@ -153,8 +153,12 @@ def add(  # noqa: PLR0913 - options of a command
     credentials: _File = None,
     env: _Env = None,
     test: Annotated[
-        bool, typer.Option("--test", help="Its money is not real, as with a provider's test keys.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--test/--live",
+            help="Whether its money is real; needed if the credentials do not say it.",
+        ),
+    ] = None,
     merchant: Annotated[
         str | None, typer.Option(help="The merchant that it belongs to; without it, you.")
     ] = None,
@@ -180,7 +184,7 @@ def add(  # noqa: PLR0913 - options of a command
         label=label,
         credentials=_read_credentials(gateway, credentials, env or []),
         merchant_id=merchant or None,
-        livemode=False if test else None,
+        livemode=None if test is None else not test,
         methods=methods,
         limits=tuple(map(gateway_terms.parse_limit, limit or [])),
         day_limits=tuple(map(gateway_terms.parse_day_limit, day_limit or [])),
@@ -197,7 +201,7 @@ def add(  # noqa: PLR0913 - options of a command
 
 @acting(without_reason=inputs.NO_REASON)
 def set_(  # noqa: PLR0913 - options of a command
-    account: _Account,
+    account: _AnyAccount,
     *,
     label: Annotated[str | None, typer.Option(help="Its new label.")] = None,
     methods: Annotated[
@@ -213,26 +217,16 @@ def set_(  # noqa: PLR0913 - options of a command
     weight: Annotated[
         int | None, typer.Option(help="Its share among accounts of equal priority, 1 to 1000.")
     ] = None,
-    break_below: Annotated[
-        int | None,
-        typer.Option(help="Pause it if fewer percent of its last 20 payments succeed; 0: never."),
-    ] = None,
-    break_slower: Annotated[
-        int | None,
-        typer.Option(help="Pause it if its responses take longer, in milliseconds; 0: never."),
-    ] = None,
-    break_text: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Pause it if it reports an error with this text. May be repeated; '' for none."
-        ),
-    ] = None,
-    break_minutes: Annotated[
-        int | None, typer.Option(help="How long it is paused then; 10 unless changed.")
-    ] = None,
+    break_below: gateway_terms.BreakBelow = None,
+    break_slower: gateway_terms.BreakSlower = None,
+    break_text: gateway_terms.BreakTexts = None,
+    break_minutes: gateway_terms.BreakMinutes = None,
     actor: "Actor",
 ) -> dict[str, Any]:
-    """Change an account. What is not given stays; CURRENCY:none removes a limit or a cost."""
+    """Change an account. What is not given stays; CURRENCY:none removes a limit or a cost.
+
+    Of an account of OPENTILL_GATEWAYS, only when it is paused can be changed.
+    """
     from opentill.gateways import accounts
 
     settings = session.settings()
@@ -251,6 +245,9 @@ def set_(  # noqa: PLR0913 - options of a command
         break_texts=None if break_text is None else tuple(filter(None, break_text)),
         break_minutes=break_minutes,
     )
+
+    if account.strip() in settings.gateways:
+        return environment_accounts.set_breaker(account.strip(), changes, settings, actor)
 
     async def work(tx: "Tx", now: int) -> "GatewayAccount":
         account_id = (await _find(tx, account)).id

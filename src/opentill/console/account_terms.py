@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import people
+from opentill.console import breaker_form
 from opentill.console.gateway_account import REASON, about_account, find_account
 from opentill.console.gateway_accounts import PLACE
 from opentill.core import amounts, money
@@ -36,18 +37,12 @@ _FIELDS: Final = (
     "methods",
     "priority",
     "weight",
-    "break_below",
-    "break_slower",
-    "break_minutes",
-    "break_texts",
+    *breaker_form.FIELDS,
 )
 # Fields with a whole number, and their error texts.
 _NUMBERS: Final[Mapping[str, str]] = {
     "priority": N_("Enter a whole number from 1 to 1000"),
     "weight": N_("Enter a whole number from 1 to 1000"),
-    "break_below": N_("Enter a whole number from 0 to 99"),
-    "break_slower": N_("Enter 0, or a whole number from 100 to 60000"),
-    "break_minutes": N_("Enter a whole number from 1 to 1440"),
 }
 # Field of the service → field of the form, and its error text.
 _ERRORS: Final[Mapping[str, tuple[str, str]]] = {
@@ -56,10 +51,7 @@ _ERRORS: Final[Mapping[str, tuple[str, str]]] = {
     "limit": ("limits", N_("A limit is not possible: {wait}")),
     "dayLimit": ("limits", N_("A limit of the day is not possible: {wait}")),
     "cost": ("limits", N_("A cost is not possible: {wait}")),
-    "breakText": ("break_texts", N_("Enter at most 20 lines of 1 to 60 characters")),
-    "breakBelow": ("break_below", _NUMBERS["break_below"]),
-    "breakSlower": ("break_slower", _NUMBERS["break_slower"]),
-    "breakMinutes": ("break_minutes", _NUMBERS["break_minutes"]),
+    **breaker_form.ERRORS,
     "priority": ("priority", _NUMBERS["priority"]),
     "weight": ("weight", _NUMBERS["weight"]),
 }
@@ -119,10 +111,7 @@ def _stored_values(account: GatewayAccount) -> dict[str, str]:
         "methods": account.methods,
         "priority": str(account.priority),
         "weight": str(account.weight),
-        "break_below": str(account.break_below_percent or 0),
-        "break_slower": str(account.break_slower_ms or 0),
-        "break_minutes": str(account.break_minutes),
-        "break_texts": "\n".join(account.break_texts),
+        **breaker_form.values_of(account),
     }
 
 
@@ -249,11 +238,11 @@ async def _page(
 def _read_numbers(form: Mapping[str, str], errors: dict[str, str]) -> dict[str, int]:
     numbers: dict[str, int] = {}
     for name, error in _NUMBERS.items():
-        text = form[name].strip()
-        if text.isascii() and text.isdecimal() and len(text) <= 9:  # noqa: PLR2004 - fits an int
-            numbers[name] = int(text)
-        else:
+        number = breaker_form.read_number(form[name])
+        if number is None:
             errors[name] = error
+        else:
+            numbers[name] = number
     return numbers
 
 
@@ -261,7 +250,7 @@ async def change_terms(request: PageRequest) -> Response:
     """Change the terms of an account; servers use them within five seconds."""
     form, account_id = await request.form(), request.ids["account"]
     rows, errors = _read_rows(form), dict[str, str]()
-    numbers = _read_numbers(form, errors)
+    numbers, breaker = _read_numbers(form, errors), breaker_form.read(form, errors)
     async with request.app.db.connection() as tx:
         account = await find_account(request, tx)
     reader = _RowReader()
@@ -278,12 +267,7 @@ async def change_terms(request: PageRequest) -> Response:
         day_limits=tuple(reader.day_limits),
         costs=tuple(reader.costs),
         without_cost=tuple(reader.without_cost),
-        break_below_percent=numbers["break_below"],
-        break_slower_ms=numbers["break_slower"],
-        break_minutes=numbers["break_minutes"],
-        break_texts=tuple(
-            line.strip() for line in form["break_texts"].splitlines() if line.strip()
-        ),
+        **breaker,
     )
     actor = people.actor_of(request.login, REASON)
 

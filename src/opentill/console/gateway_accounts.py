@@ -122,6 +122,9 @@ def environment_state(request: PageRequest, name: str) -> account_views.State:
         return "ACTIVE"
     if name in gateways.paused:
         return "PAUSED"
+    breaker = gateways.breaker(name)
+    if breaker is not None and breaker.broken_at is not None:
+        return "BROKEN"
     return "UNREACHABLE" if gateways.is_unreachable(name) else "ACTIVE"
 
 

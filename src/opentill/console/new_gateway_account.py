@@ -18,7 +18,8 @@ from opentill.console.gateway_accounts import PLACE, account_choices
 from opentill.console.gateway_tests import find_merchant_id
 from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.db.database import Tx
-from opentill.gateways import Gateway, accounts, registry
+from opentill.gateways import Gateway, accounts
+from opentill.gateways.account_modes import mode_of_credentials
 from opentill.gateways.accounts import NewAccount
 from opentill.gateways.accounts.model import MAX_LABEL
 from opentill.portal import form_ids, identity_proof, render
@@ -33,7 +34,7 @@ _ERRORS: Final[Mapping[str, tuple[str, str]]] = {
         "label",
         N_("Enter 1 to {wait} characters that no other account in use has"),
     ),
-    "test": ("mode", N_("The credentials are for the other kind of money")),
+    "test": ("mode", N_("Choose the money that the credentials are for")),
     "gateway": ("credentials", N_("This gateway cannot have accounts here")),
 }
 
@@ -79,8 +80,7 @@ async def _form(
         gateway=gateway,
         fields=fields,
         values={name: entered.get(name, "") for name in _FIELDS},
-        chooses_mode=registry.mode_of_credentials(gateway, {}) is None and gateway != "stripe",
-        is_live=request.app.settings.livemode,
+        chooses_mode=mode_of_credentials(gateway, {}) is None and gateway != "stripe",
         opens_more=_needs_more(fields, values or {}, errors or {}),
         is_refused=is_refused,
         form_id=form_ids.new_form_id(),
@@ -93,7 +93,7 @@ def _needs_more(
     fields: Sequence[CredentialField], values: Mapping[str, str], errors: Mapping[str, str]
 ) -> bool:
     """Whether something under "Other settings" was entered, or is wrong."""
-    names = ["merchant", *(field.id for field in fields if not field.is_main)]
+    names = ["merchant", "mode", *(field.id for field in fields if not field.is_main)]
     return any(name in errors or values.get(name, "").strip() for name in names)
 
 

@@ -27,10 +27,33 @@ def is_test_account(gateway: str) -> bool:
     return gateway.startswith(_PREFIXES[1])
 
 
-class GatewayAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """An account in the database."""
+class Breaker(msgspec.Struct, frozen=True, kw_only=True):
+    """When an account is paused by itself, and whether it is now; also of the environment's."""
 
     id: str
+    break_below_percent: int | None  # the account is paused if fewer payments succeed
+    break_slower_ms: int | None  # … or if it responds more slowly
+    break_texts: list[str]  # … or if it reports one of these errors
+    break_minutes: int  # … for so long
+    broken_at: int | None  # when it was paused, real time in Unix ms; None: it is not
+    broken_reason: str | None
+    retry_at: int | None  # when it is tried again, real time in Unix ms
+
+    @property
+    def name(self) -> str:
+        """The name on pages and in reports."""
+        return self.id
+
+    @property
+    def has_breaker(self) -> bool:
+        """Whether the account is paused by itself when it fails."""
+        limits = (self.break_below_percent, self.break_slower_ms)
+        return any(limit is not None for limit in limits) or bool(self.break_texts)
+
+
+class GatewayAccount(Breaker, frozen=True, kw_only=True):
+    """An account in the database."""
+
     gateway: str
     label: str
     merchant_id: str | None  # None: the account belongs to the operator
@@ -49,13 +72,6 @@ class GatewayAccount(msgspec.Struct, frozen=True, kw_only=True):
     cost_fixed_minor: list[int]
     priority: int
     weight: int
-    break_below_percent: int | None  # the account is paused if fewer payments succeed
-    break_slower_ms: int | None  # … or if it responds more slowly
-    break_texts: list[str]  # … or if it reports one of these errors
-    break_minutes: int  # … for so long
-    broken_at: int | None  # when it was paused, real time in Unix ms; None: it is not
-    broken_reason: str | None
-    retry_at: int | None  # when it is tried again, real time in Unix ms
     revision: int
     created_at: int
     updated_at: int
@@ -69,12 +85,6 @@ class GatewayAccount(msgspec.Struct, frozen=True, kw_only=True):
     def callback_path(self) -> str:
         """The path to which the gateway reports on payments; it follows the public address."""
         return f"/gateways/{self.gateway}/{self.id}/callback"
-
-    @property
-    def has_breaker(self) -> bool:
-        """Whether the account is paused by itself when it fails."""
-        limits = (self.break_below_percent, self.break_slower_ms)
-        return any(limit is not None for limit in limits) or bool(self.break_texts)
 
     def allows(self, amount: Money) -> bool:
         """Whether an amount is within the account's limits for its currency."""

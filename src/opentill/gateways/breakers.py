@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from opentill.gateways.account import GatewayAccount
+from opentill.gateways.account import Breaker
 from opentill.gateways.model import PaymentOutcome
 from opentill.gateways.success_rates import EndedAttempt
 
@@ -42,7 +42,7 @@ class Breakers:
         self._durations_ms.pop(account_id, None)
         self._successes.pop(account_id, None)
 
-    def judge_call(self, account: GatewayAccount, outcome: PaymentOutcome, duration_ms: int) -> str:
+    def judge_call(self, account: Breaker, outcome: PaymentOutcome, duration_ms: int) -> str:
         """Return why a call pauses its account; "" if it does not."""
         if outcome.status in ("DECLINED", "REFUSED", "UNKNOWN", "UNREACHABLE") and (
             problem := _find_text(account, outcome.reason)
@@ -58,7 +58,7 @@ class Breakers:
             return f"responses take {median_ms} ms"
         return ""
 
-    def judge_attempts(self, account: GatewayAccount, attempts: Iterable[EndedAttempt]) -> Verdict:
+    def judge_attempts(self, account: Breaker, attempts: Iterable[EndedAttempt]) -> Verdict:
         """Return what follows from payments that ended since the last call of this function."""
         for attempt in attempts:
             succeeded = attempt.status == _SUCCEEDED
@@ -76,7 +76,7 @@ class Breakers:
                 return Verdict(problem)
         return Verdict()
 
-    def _judge_rate(self, account: GatewayAccount, *, succeeded: bool) -> str:
+    def _judge_rate(self, account: Breaker, *, succeeded: bool) -> str:
         if account.break_below_percent is None:
             return ""
         successes = self._successes.setdefault(account.id, deque(maxlen=ATTEMPTS))
@@ -87,7 +87,7 @@ class Breakers:
         return f"{percent} % of the last {ATTEMPTS} payments succeeded"
 
 
-def _find_text(account: GatewayAccount, reason: str) -> str:
+def _find_text(account: Breaker, reason: str) -> str:
     reported = reason.lower()
     if reported and any(text.lower() in reported for text in account.break_texts):
         return f"error: {reason}"

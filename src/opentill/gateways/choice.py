@@ -136,7 +136,7 @@ def _account_misfit(
     if not isinstance(gateways, Gateways):
         return None
     if account is None:
-        return "PAUSED" if name in gateways.paused else None
+        return _environment_misfit(gateways, name)
     misfit: Misfit | None = None
     if account.status != "ACTIVE":
         misfit = account.status
@@ -151,6 +151,12 @@ def _account_misfit(
     elif amount is not None and not account.allows(amount):
         misfit = "AMOUNT"
     return misfit
+
+
+def _environment_misfit(gateways: Gateways, name: str) -> Misfit | None:
+    if name in gateways.paused:
+        return "PAUSED"
+    return "BROKEN" if gateways.is_broken(name) else None
 
 
 def offered_methods(

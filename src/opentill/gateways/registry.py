@@ -326,28 +326,6 @@ def secret_names(gateway: str, names: Collection[str]) -> frozenset[str]:
     return frozenset(names) - public
 
 
-def mode_of_credentials(gateway: str, credentials: Mapping[str, str]) -> bool | None:
-    """Return whether credentials are for real money; None if they do not say.
-
-    Stripe's keys name their mode (https://docs.stripe.com/keys), PayPal's sandbox has an address of
-    its own, and test chains have numbers of their own.
-    """
-    if gateway == SANDBOX:
-        return False
-    if gateway == "paypal":
-        from opentill.gateways.paypal.configuration import mode_of
-
-        return mode_of(credentials.get("url", ""))
-    if gateway == "evm":
-        from opentill.gateways.evm.configuration import mode_of as mode_of_chain
-
-        return mode_of_chain(credentials.get("chain_id", ""))
-    if gateway == "stripe":
-        words = credentials.get("secret_key", "").split("_")
-        return {"test": False, "live": True}.get(words[1]) if len(words) > 2 else None  # noqa: PLR2004 - kind, mode and key
-    return None
-
-
 def build_account(
     gateway: str, credentials: Mapping[str, str], methods: str, settings: Settings
 ) -> tuple[Gateway, Methods | None]:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from opentill.core.errors import ConfigurationError
 from opentill.core.money import EXPONENTS, Money
 from opentill.core.payment_methods import parse_methods
-from opentill.gateways.account import GatewayAccount
+from opentill.gateways.account import Breaker, GatewayAccount
 from opentill.gateways.breakers import Breakers
 from opentill.gateways.model import Gateway, Method
 from opentill.gateways.rules.model import RuleSet
@@ -54,6 +54,8 @@ class Gateways(dict[str, Gateway]):
         # Accounts in the database by id, also those without an adapter.
         self.accounts: dict[str, GatewayAccount] = {}
         self.paused: frozenset[str] = frozenset()  # accounts of the environment
+        # Breakers of the environment's accounts by gateway; None before the migration of them.
+        self.environment: dict[str, Breaker] | None = None
         self.rules = RuleSet()
         self.success_rates = SuccessRates()
         self.breakers = Breakers()
@@ -122,18 +124,27 @@ class Gateways(dict[str, Gateway]):
         """Whether a gateway was unreachable within the last 30 seconds."""
         return self._unreachable_until.get(name, 0) > time.monotonic()
 
+    def breaker(self, name: str) -> Breaker | None:
+        """Return an account's breaker; None if an account of the environment has none."""
+        return self.accounts.get(name) or (self.environment or {}).get(name)
+
+    def list_breakers(self) -> list[Breaker]:
+        """Return the breakers of the accounts that may pause themselves."""
+        breakers = (*self.accounts.values(), *(self.environment or {}).values())
+        return [breaker for breaker in breakers if breaker.has_breaker]
+
     def is_broken(self, name: str) -> bool:
         """Whether an account is paused for its failures, and must not be tried now."""
-        account = self.accounts.get(name)
-        if account is None or account.retry_at is None:
+        breaker = self.breaker(name)
+        if breaker is None or breaker.retry_at is None:
             return False
-        is_waiting = account.retry_at > time.time() * 1000
+        is_waiting = breaker.retry_at > time.time() * 1000
         return is_waiting or self._next_trial.get(name, 0) > time.monotonic()
 
     def record_trial(self, name: str) -> None:
         """Record that a payment tries a broken account; the next one may do so in ten seconds."""
-        account = self.accounts.get(name)
-        if account is not None and account.broken_at is not None:
+        breaker = self.breaker(name)
+        if breaker is not None and breaker.broken_at is not None:
             self._next_trial[name] = time.monotonic() + _TRIAL_S
 
     def record_exhausted(self, name: str, amount: Money) -> None:

@@ -2,7 +2,9 @@
 
 from opentill.gateways.accounts.environment import (
     EnvironmentStatus,
+    find_breaker,
     list_paused,
+    set_breaker,
     set_environment_status,
 )
 from opentill.gateways.accounts.follower import following, load_changes
@@ -59,6 +61,7 @@ __all__ = [
     "day_limit_texts",
     "decrypt",
     "find",
+    "find_breaker",
     "find_by_label",
     "find_id",
     "find_stored",
@@ -73,6 +76,7 @@ __all__ = [
     "mend",
     "pause_broken",
     "rotate",
+    "set_breaker",
     "set_environment_status",
     "set_status",
     "with_self_reporting",

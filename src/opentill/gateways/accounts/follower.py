@@ -80,6 +80,7 @@ class AccountFollower:
                 if head.rules != self._rules_revision:
                     self._gateways.rules = RuleSet(await rule_queries.LIST.all(tx))
                     self._gateways.paused = await environment.list_paused(tx)
+                    self._gateways.environment = await environment.list_breakers(tx)
                     self._rules_revision = head.rules
                 is_retry = bool(self._gateways.unreadable) and loop.time() >= self._retry_at
                 if head.accounts == self._revisions and not is_retry:

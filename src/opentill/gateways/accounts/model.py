@@ -72,7 +72,7 @@ class NewAccount(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     credentials: Mapping[str, str]
     merchant_id: str | None = None
-    livemode: bool | None = None  # None: as the credentials say, or real money
+    livemode: bool | None = None  # None: as the credentials say
     methods: str = ""
     limits: tuple[AmountLimit, ...] = ()
     day_limits: tuple[DayLimit, ...] = ()

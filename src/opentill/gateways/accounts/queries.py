@@ -3,7 +3,7 @@
 from typing import Final
 
 from opentill.db.query import Command, Query, Value
-from opentill.gateways.account import GatewayAccount
+from opentill.gateways.account import Breaker, GatewayAccount
 from opentill.gateways.accounts.model import PausedGateway, StoredAccount
 
 _LIMITS: Final = """
@@ -123,7 +123,43 @@ ROTATE = Command(
 )
 
 
-# ── Pauses of the environment's accounts ──
+# ── Pauses and breakers of the environment's accounts ──
+
+HAS_ENVIRONMENT_BREAKERS = Value(bool, "select to_regclass('environment_breakers') is not null")
+ENVIRONMENT_BREAKERS = Query(
+    Breaker,
+    """
+    select gateway as id, break_below_percent, break_slower_ms, break_texts, break_minutes,
+        broken_at, broken_reason, retry_at
+    from environment_breakers order by gateway
+    """,
+)
+SET_ENVIRONMENT_BREAKER = Command(
+    """
+    insert into environment_breakers (gateway, break_below_percent, break_slower_ms, break_texts,
+        break_minutes)
+    values (:gateway, :break_below_percent, :break_slower_ms, :break_texts, :break_minutes)
+    on conflict (gateway) do update set break_below_percent = excluded.break_below_percent,
+        break_slower_ms = excluded.break_slower_ms, break_texts = excluded.break_texts,
+        break_minutes = excluded.break_minutes
+    """,
+)
+# Pauses an account for its failures, unless it is paused already.
+BREAK_ENVIRONMENT = Command(
+    """
+    update environment_breakers
+    set broken_at = :now, broken_reason = :reason,
+        retry_at = :now + break_minutes::bigint * 60000
+    where gateway = :gateway and coalesce(retry_at, 0) <= :now
+        and not exists (select from paused_gateways p where p.gateway = :gateway)
+    """,
+)
+MEND_ENVIRONMENT = Command(
+    """
+    update environment_breakers set broken_at = null, broken_reason = null, retry_at = null
+    where gateway = :gateway and broken_at is not null
+    """,
+)
 
 PAUSED = Query(PausedGateway, "select gateway from paused_gateways")
 PAUSE_GATEWAY = Command(

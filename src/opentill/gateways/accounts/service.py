@@ -23,9 +23,12 @@ from opentill.gateways.account import (
     LIVE_PREFIX,
     TEST_PREFIX,
     AccountStatus,
+    Breaker,
     GatewayAccount,
     is_account_id,
 )
+from opentill.gateways.account_modes import mode_of_credentials
+from opentill.gateways.accounts import environment as environment_accounts
 from opentill.gateways.accounts import queries, stored_credentials, terms
 from opentill.gateways.accounts.model import (
     MAX_CREDENTIAL,
@@ -43,6 +46,9 @@ from opentill.merchants import Actor
 OVERLAP_MS: Final = 86_400_000  # how long old credentials verify callbacks after a rotation
 MAX_OVERLAP_MS: Final = 30 * OVERLAP_MS
 _ITSELF: Final = "opentill"  # the actor if an account is paused for its failures
+MODE_UNKNOWN: Final = (
+    "test must be chosen, --test or --live: the credentials do not say whether the money is real"
+)
 _LONGEST_REASON: Final = 200
 _PEM: Final = "-----BEGIN "  # only credentials in this form may have several lines
 _GATEWAYS: Final = "|".join(re.escape(name.upper()) for name in registry.BUILT_IN)
@@ -58,7 +64,9 @@ _FROM: Final[Mapping[AccountStatus, tuple[AccountStatus, ...]]] = {
 def build(new: NewAccount, settings: Settings) -> Gateway:
     """Create the adapter of a new account, to check its credentials. Raises Invalid by field."""
     _check_fields(new)
-    return _build(new.gateway, new.credentials, new.methods, settings)
+    adapter = _build(new.gateway, new.credentials, new.methods, settings)
+    _mode(new)
+    return adapter
 
 
 def _build(
@@ -165,14 +173,15 @@ def _check_fields(new: NewAccount) -> None:
         if day_limit.day_minor is None and day_limit.day_number is None:
             raise Invalid("dayLimit", "dayLimit must have a sum or a number of payments")
     terms.check_terms(new)
-    _mode(new)
 
 
 def _mode(new: NewAccount) -> bool:
     """Return whether a new account takes real money. Raises Invalid."""
-    mode = registry.mode_of_credentials(new.gateway, new.credentials)
+    mode = mode_of_credentials(new.gateway, new.credentials)
     if mode is None:
-        return new.livemode is not False
+        if new.livemode is None:
+            raise Invalid("test", MODE_UNKNOWN)
+        return new.livemode
     if new.livemode is not None and new.livemode != mode:
         kind = "real" if mode else "test"
         raise Invalid("test", f"test must fit the credentials, which are for {kind} money")
@@ -212,6 +221,7 @@ async def change(
     for limit in limits:
         terms.check_limit(AmountLimit(limit.currency, limit.smallest_minor, limit.largest_minor))
     costs = {cost.currency: cost for cost in (*terms.costs_of(stored), *changes.costs)}
+    breaker = terms.changed_breaker(stored, changes)
     updating = queries.UPDATE.run(
         tx,
         id=account_id,
@@ -220,12 +230,10 @@ async def change(
         methods=methods,
         priority=stored.priority if changes.priority is None else changes.priority,
         weight=stored.weight if changes.weight is None else changes.weight,
-        break_below_percent=_changed_limit(changes.break_below_percent, stored.break_below_percent),
-        break_slower_ms=_changed_limit(changes.break_slower_ms, stored.break_slower_ms),
-        break_texts=[text.strip() for text in changes.break_texts]
-        if changes.break_texts is not None
-        else stored.break_texts,
-        break_minutes=changes.break_minutes or stored.break_minutes,
+        break_below_percent=breaker.break_below_percent,
+        break_slower_ms=breaker.break_slower_ms,
+        break_texts=breaker.break_texts,
+        break_minutes=breaker.break_minutes,
         now=now,
     )
     try:
@@ -248,15 +256,14 @@ async def change(
     return account
 
 
-def _changed_limit(change: int | None, stored: int | None) -> int | None:
-    return stored if change is None else change or None
-
-
 async def pause_broken(tx: Tx, account_id: str, reason: str, now: int) -> bool:
     """Pause an account because of its failures; False if it is paused already.
 
-    The pause is measured in real time, whatever the business time ``now`` is.
+    ``account_id`` may be the gateway of an account of the environment. The pause is measured in
+    real time, whatever the business time ``now`` is.
     """
+    if not is_account_id(account_id):
+        return await environment_accounts.pause_broken(tx, account_id, reason, now)
     real_now = time.time_ns() // 1_000_000
     text = reason[:_LONGEST_REASON]
     if not await queries.BREAK.run(tx, id=account_id, reason=text, now=real_now):
@@ -268,6 +275,8 @@ async def pause_broken(tx: Tx, account_id: str, reason: str, now: int) -> bool:
 
 async def mend(tx: Tx, account_id: str, now: int) -> bool:
     """Let an account that was paused for its failures take payments again."""
+    if not is_account_id(account_id):
+        return await environment_accounts.mend(tx, account_id, now)
     if not await queries.MEND.run(tx, id=account_id):
         return False
     account = await find(tx, account_id)
@@ -275,10 +284,11 @@ async def mend(tx: Tx, account_id: str, now: int) -> bool:
     return True
 
 
-async def list_broken(tx: Tx) -> list[GatewayAccount]:
-    """Return the accounts that are paused for their failures."""
+async def list_broken(tx: Tx) -> list[Breaker]:
+    """Return the accounts that are paused for their failures, first those of the environment."""
     listed = await list_accounts(tx)
-    return [each for each in listed if each.broken_at is not None and each.status == "ACTIVE"]
+    broken = [each for each in listed if each.broken_at is not None and each.status == "ACTIVE"]
+    return [*await environment_accounts.list_broken(tx), *broken]
 
 
 async def find_stored(tx: Tx, account_id: str) -> StoredAccount:
@@ -384,7 +394,7 @@ def build_rotated(
     account: GatewayAccount, credentials: Mapping[str, str], settings: Settings
 ) -> Gateway:
     """Create the adapter of an account with new credentials, to check them. Raises Invalid."""
-    mode = registry.mode_of_credentials(account.gateway, credentials)
+    mode = mode_of_credentials(account.gateway, credentials)
     if mode is not None and mode != account.livemode:
         kind = "real" if account.livemode else "test"
         raise Invalid("credentials", f"credentials must be for {kind} money, as the account is")

@@ -7,7 +7,7 @@ import msgspec
 
 from opentill.core.errors import Invalid
 from opentill.core.money import EXPONENTS, MOST_MINOR, show
-from opentill.gateways.account import GatewayAccount
+from opentill.gateways.account import Breaker, GatewayAccount
 from opentill.gateways.accounts.model import (
     MAX_LABEL,
     MAX_METHODS,
@@ -176,7 +176,34 @@ def cost_texts(account: GatewayAccount) -> list[str]:
     ]
 
 
-def breaker_text(account: GatewayAccount) -> str:
+def only_breaker(changes: AccountChanges) -> AccountChanges:
+    """Return the changes of the breaker, without the others."""
+    return AccountChanges(
+        break_below_percent=changes.break_below_percent,
+        break_slower_ms=changes.break_slower_ms,
+        break_texts=changes.break_texts,
+        break_minutes=changes.break_minutes,
+    )
+
+
+def changed_breaker(stored: Breaker, changes: AccountChanges) -> Breaker:
+    """Return a breaker, or an account, with the changes of its breaker."""
+    return msgspec.structs.replace(
+        stored,
+        break_below_percent=_changed_limit(changes.break_below_percent, stored.break_below_percent),
+        break_slower_ms=_changed_limit(changes.break_slower_ms, stored.break_slower_ms),
+        break_texts=stored.break_texts
+        if changes.break_texts is None
+        else [text.strip() for text in changes.break_texts],
+        break_minutes=changes.break_minutes or stored.break_minutes,
+    )
+
+
+def _changed_limit(change: int | None, stored: int | None) -> int | None:
+    return stored if change is None else change or None
+
+
+def breaker_text(account: Breaker) -> str:
     """Return when an account pauses itself; "" if it never does."""
     below, slower = account.break_below_percent, account.break_slower_ms
     parts = [

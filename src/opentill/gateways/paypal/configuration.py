@@ -3,10 +3,10 @@
 import re
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
 from opentill.core import settingvalues
 from opentill.core.errors import ConfigurationError
+from opentill.gateways.account_modes import mode_of_credentials
 from opentill.gateways.paypal.certificates import Certificates, read_chain
 from opentill.gateways.paypal.client import PayPalGateway
 from opentill.gateways.paypal.transport import Options
@@ -15,12 +15,6 @@ from opentill.outgoing.client import Outgoing, Policy
 _PREFIX: Final = "OPENTILL_GATEWAY_PAYPAL_"
 URL: Final = "https://api-m.paypal.com"
 SANDBOX_URL: Final = "https://api-m.sandbox.paypal.com"
-_MODES: Final = {
-    "api-m.paypal.com": True,
-    "api.paypal.com": True,
-    "api-m.sandbox.paypal.com": False,
-    "api.sandbox.paypal.com": False,
-}
 
 
 def make(options: Mapping[str, str]) -> PayPalGateway:
@@ -37,16 +31,11 @@ def make(options: Mapping[str, str]) -> PayPalGateway:
 
 def make_certificates(options: Options, pause_s: float | None = None) -> Certificates:
     """Create the verifier of webhooks; ``pause_s`` is that between downloads."""
-    is_paypal = mode_of(options.url) is not None
+    is_paypal = mode_of_credentials("paypal", {"url": options.url}) is not None
     # Certificates are at another host than the API. Their addresses are checked before.
     outgoing = Outgoing(Policy() if is_paypal else Policy.only(options.url))
     pauses = {} if pause_s is None else {"pause_s": pause_s}
     return Certificates(options.url, options.trusted, outgoing, **pauses)
-
-
-def mode_of(url: str) -> bool | None:
-    """Return whether an address is PayPal's for real money (True) or its sandbox (False)."""
-    return _MODES.get(urlsplit(url or URL).netloc)
 
 
 def read(options: Mapping[str, str]) -> Options:

@@ -7,11 +7,12 @@ from typing import Final
 
 import asyncpg
 
-from opentill.db.database import Db
+from opentill.db.database import Db, Tx
 from opentill.db.polling import poll_in_background
 from opentill.gateways import Gateways, accounts
 from opentill.gateways.breakers import Verdict
 from opentill.gateways.model import Gateway, PaymentOutcome
+from opentill.gateways.success_rates import EndedAttempt
 from opentill.orders.payments import queries
 
 POLL_S: Final = 2.0
@@ -32,10 +33,10 @@ async def judge_call(
 
     Costs nothing for accounts that never pause themselves.
     """
-    account = gateways.accounts.get(account_id) if isinstance(gateways, Gateways) else None
-    if account is None or not isinstance(gateways, Gateways) or not account.has_breaker:
+    breaker = gateways.breaker(account_id) if isinstance(gateways, Gateways) else None
+    if breaker is None or not isinstance(gateways, Gateways) or not breaker.has_breaker:
         return False
-    problem = gateways.breakers.judge_call(account, outcome, duration_ms)
+    problem = gateways.breakers.judge_call(breaker, outcome, duration_ms)
     if problem:
         await _pause(db, gateways, account_id, problem, now)
     return problem.startswith("error: ")
@@ -54,14 +55,14 @@ class HealthFollower:
     async def refresh(self) -> None:
         """Count the attempts that have ended since the last call. Raises Unavailable."""
         gateways = self._gateways
-        with_breaker = [each for each in gateways.accounts.values() if each.has_breaker]
+        with_breaker = gateways.list_breakers()
         if not with_breaker and not gateways.rules.needs_success_rates:
             return
         now = self._clock()
         after = now - _FIRST_MS if self._read_until is None else self._read_until - _OVERLAP_MS
         try:
             async with self._db.connection() as tx:
-                newest = await queries.ENDED_ATTEMPTS.all(tx, after=after, limit=_MOST)
+                newest = await self._read(tx, after)
         except asyncpg.UndefinedColumnError:  # before the migration
             return
         is_first = self._read_until is None
@@ -71,6 +72,14 @@ class HealthFollower:
             mine = [attempt for attempt in ended if attempt.gateway == account.id]
             verdict = gateways.breakers.judge_attempts(account, mine)
             await self._follow(account.id, verdict, now)
+
+    async def _read(self, tx: Tx, after: int) -> list[EndedAttempt]:
+        """Return the attempts that ended after a time, the newest first."""
+        newest = await queries.ENDED_ATTEMPTS.all(tx, after=after, limit=_MOST)
+        if self._gateways.environment is None:  # before the migration of their index
+            return newest
+        newest += await queries.ENDED_ATTEMPTS_OF_ENVIRONMENT.all(tx, after=after, limit=_MOST)
+        return sorted(newest, key=lambda attempt: attempt.updated_at, reverse=True)
 
     async def _follow(self, account_id: str, verdict: Verdict, now: int) -> None:
         if verdict.problem:

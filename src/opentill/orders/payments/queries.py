@@ -276,6 +276,17 @@ ENDED_ATTEMPTS = Query(
     order by updated_at desc limit :limit
     """,
 )
+ENDED_ATTEMPTS_OF_ENVIRONMENT = Query(
+    EndedAttempt,
+    """
+    select id, gateway, method, status, reason, created_at, updated_at from payment_attempts
+    where status in ('SUCCEEDED', 'DECLINED', 'REFUSED')
+        and gateway not like 'ga\\_%' and gateway not like 'gat\\_%'
+        and updated_at > :after::bigint
+        and (status = 'SUCCEEDED' or updated_at - created_at < 900000)
+    order by updated_at desc limit :limit
+    """,
+)
 DAY_TOTALS = Query(
     DayTotal,
     """
