@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 
 from dashboard.pages import text_of
+from opentill import disputes
 from opentill.orders.search import jobs as indexing
 from support.api_server import Shop
 from support.people import create_person
@@ -58,3 +59,21 @@ def test_the_total_spent_is_net_of_refunds(shop: Shop) -> None:
     assert "1 payment 1 $0.00" in text_of(owner.get(path))
     page = text_of(owner.get(f"{path}/one", params={"email": "ada@example.com"}))
     assert "Total spent $0.00 after refunds Refunded $9.99 Paid payments 1" in page
+
+
+def test_the_total_spent_is_net_of_lost_disputes(shop: Shop) -> None:
+    server, now = shop.api_server, shop.api_server.app.clock()
+    lost, _ = (shop.create_paid_order(customerEmail="ada@example.com") for _ in range(2))
+    shop.report_refund(shop.refund(lost["id"], amount="2.00")["id"])
+    dispute = shop.open_dispute(lost["id"])
+    server.tx(
+        lambda tx: disputes.decide(tx, shop.id, dispute.id, "lost", who="bo", reason="x", now=now)
+    )
+    owner, path = create_person(server, shop.id, "owner"), _PLACE.format(shop.id)
+    rows = []
+    for text in ("", "ada@"):  # the totals of the newest orders, and of the index
+        rows.append(text_of(owner.get(path, params={"email": text})))
+        _index(shop)
+    assert ["2 payments 2 $9.99" in row for row in rows] == [True, True]
+    page = text_of(owner.get(f"{path}/one", params={"email": "ada@example.com"}))
+    assert "Total spent $9.99 after refunds and lost disputes Refunded or lost $9.99" in page

@@ -65,6 +65,7 @@ async def _read_values(request: PageRequest) -> dict[str, Any]:
         "most_notes": MOST_NOTES,
         "form_id": form_ids.new_form_id,
         "payout": payout and (payout, Money(payout.amount_minor, payout.currency)),
+        "is_next_payout": payout is None and request.access.may("payouts.read"),
         "others": await _other_payments(request, order),
         "failed_refunds": [
             (

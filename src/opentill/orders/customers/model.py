@@ -38,6 +38,7 @@ class OrderCustomer(msgspec.Struct, frozen=True):
 class CustomerTotal(msgspec.Struct, frozen=True):
     """The paid orders of a customer in one presentment currency, in minor units.
 
+    ``refunded_minor`` is what the customer got back by refunds and by disputes that were lost.
     ``term`` is the email address in small letters. ``settled_minor`` is ``spent_minor`` in the
     merchant's settlement currency, so that customers can be compared.
     """
@@ -115,7 +116,7 @@ class CustomerMethod(msgspec.Struct, frozen=True):
 
 
 class CustomerSums(msgspec.Struct, frozen=True):
-    """A customer's payments and refunds in one presentment currency, in minor units.
+    """A customer's payments and what they got back in one presentment currency; minor units.
 
     ``orders`` counts all orders, ``payments`` the paid ones, ``disputed`` those with an open or
     lost dispute. Times are Unix ms, None if nothing was paid.

@@ -1,4 +1,7 @@
-"""SQL about customers, which are not stored: a customer is the orders with one email address."""
+"""SQL about customers, which are not stored: a customer is the orders with one email address.
+
+`refunded_minor` is what a customer got back: refunds, and by a lost dispute the rest of a payment.
+"""
 
 from typing import Final
 
@@ -35,9 +38,10 @@ RECENT: Final = Query(
         select min(position) as position, count(*) as orders, count(paid_at) as payments,
             coalesce(sum(amount_minor) filter (where paid_at is not null), 0)::bigint
                 as paid_minor,
-            coalesce(sum(refunded_minor) filter (where paid_at is not null), 0)::bigint
-                as refunded_minor,
-            coalesce(sum(case refunded_minor when 0 then gross_settled_minor else round(
+            coalesce(sum(case status when 'CHARGEBACK' then amount_minor else refunded_minor end)
+                filter (where paid_at is not null), 0)::bigint as refunded_minor,
+            coalesce(sum(case when status = 'CHARGEBACK' then 0
+                when refunded_minor = 0 then gross_settled_minor else round(
                 gross_settled_minor::numeric * (amount_minor - refunded_minor) / amount_minor
             ) end) filter (where paid_at is not null), 0)::bigint as settled_minor,
             min(paid_at) as first_paid_at, max(paid_at) as last_paid_at
@@ -90,7 +94,8 @@ SUMS: Final = Query(
     f"""
     select o.currency, count(*) as orders, count(o.paid_at) as payments,
         coalesce(sum(o.amount_minor) filter (where o.paid_at is not null), 0)::bigint as paid_minor,
-        sum(o.refunded_minor)::bigint as refunded_minor,
+        sum(case o.status when 'CHARGEBACK' then o.amount_minor else o.refunded_minor end)::bigint
+            as refunded_minor,
         count(*) filter (where o.status in ('DISPUTED', 'CHARGEBACK')) as disputed,
         min(o.paid_at) as first_paid_at, max(o.paid_at) as last_paid_at
 {_OF_CUSTOMER}    group by o.currency order by o.currency
@@ -122,10 +127,11 @@ TOTALS: Final = Query(
     """
     select customer.term, o.currency, count(*) as payments,
         sum(o.amount_minor)::bigint as paid_minor,
-        sum(o.refunded_minor)::bigint as refunded_minor,
-        sum(round(
+        sum(case o.status when 'CHARGEBACK' then o.amount_minor else o.refunded_minor end)::bigint
+            as refunded_minor,
+        sum(case o.status when 'CHARGEBACK' then 0 else round(
             o.gross_settled_minor::numeric * (o.amount_minor - o.refunded_minor) / o.amount_minor
-        ))::bigint as settled_minor,
+        ) end)::bigint as settled_minor,
         min(o.paid_at) as first_paid_at, max(o.paid_at) as last_paid_at
     from (
         select bucket.term, hit.order_id as id
