@@ -276,7 +276,7 @@ def test_a_statement_of_the_last_month_is_two_actions_away_from_home(busy_shop: 
     home = read_page(owner, busy_shop, "")
     (link,) = re.findall(r'href="([^"]*/balance/statement\?[^"]*)"', home)
     html = owner.get(link.replace("&amp;", "&")).text
-    assert re.findall(r'aria-current="true">([^<]*)</a></li>', html)[0] == "Last month"
+    assert 'aria-current="true">Last month</a></li>' in html
     assert summary_of(html) == {
         "Opening balance Dec 1": 0, "Credits by the operator": 5000, "Payouts": -5000,
         "Closing balance Dec 31": 0,
