@@ -104,7 +104,7 @@ def test_the_list_shows_open_disputes_first_with_the_time_left(
     }
     assert exported == states
     assert (
-        "No disputes match these filters."
+        "There are no disputes with this status."
         in ada.get(page_path(shop), params={"status": "LOST"}).text
     )
 

@@ -62,7 +62,8 @@ def test_language_and_messages_in_the_query_are_no_filters(shop: Shop) -> None:
     unfiltered = ada.get(f"{path}&done=note").text
     assert "No disputes" in unfiltered
     assert "Clear" not in unfiltered
-    filtered = ada.get(f"{path}&status=WON").text
+    assert "There are no disputes with this status." in ada.get(f"{path}&status=WON").text
+    filtered = ada.get(f"{path}&from=2020-01-01").text
     assert "No disputes match these filters." in filtered
     assert "Clear" in filtered
 
