@@ -59,7 +59,7 @@ OTHERS: Final = {
     "change the sandbox's time": "clock:advance,reset",
     "change payment links; their own tests check the audit log": "links:create,set",
     "change people and roles; their own tests check the audit log": "people:invite,reset,role"
-    ",remove,reset-factors,confirm-factors,keep-factors",
+    ",remove,reset-factors,confirm-factors,keep-factors,change-email",
     "change gateway accounts; tests/cli/test_gateways.py checks the audit log": "gateways:add,pause"
     ",resume,retire,rotate,set",
     "change routing rules; tests/gateways/test_rules.py checks the audit log": "gateways/rules:add"

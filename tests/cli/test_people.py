@@ -2,6 +2,7 @@
 
 from cli.database import in_database
 from cli.staff import create_staff
+from opentill.db.database import Tx
 from support.commands import REFUSED, USER, Commands, opentill
 
 __all__ = ["opentill"]
@@ -116,3 +117,29 @@ def test_a_lower_role_may_revoke_the_keys_that_exceed_it(opentill: Commands) -> 
         assert {(row["who"], row["reason"]) for row in rows} == {(USER, "agreed on the phone")}
     refused = opentill.run("people", "role", "ada@example.com", "--merchant", shop, "--role", "x")
     assert refused.returncode == REFUSED
+
+
+def test_the_address_of_a_member_is_changed_for_a_reason(opentill: Commands) -> None:
+    insert = (
+        "insert into persons (id, email, name, password, confirmed, totp_period, created_at,"
+        " updated_at) values ($1, $2, 'Ada', $3, true, 0, 0, 0)"
+    )
+
+    async def create(tx: Tx) -> None:
+        for person, email in (("per_1", "ada@example.com"), ("per_2", "bob@example.com")):
+            await tx.execute(insert, person, email, "$argon2id$x")
+
+    in_database(opentill, create)
+    change = ("people", "change-email", "ada@example.com")
+    why = ("--reason", "married, asked on the phone")
+    assert "must be of nobody who" in opentill.refusal(*change, "Bob@example.com", *why)
+    assert opentill.run(*change, "ada", *why).returncode == REFUSED
+    changed = opentill.json(*change, "Ada.Doe@example.com", *why)
+    assert changed == {"email": "ada.doe@example.com", "personId": "per_1"}
+    ann = create_staff(opentill, "ann")
+    assert "must be of no staff" in opentill.refusal(
+        "people", "change-email", ann.email, "eve@example.com", *why
+    )
+    (entry,) = [row for row in opentill.json("audit", "list") if row["action"] == "people email"]
+    assert entry["subject"] == "per_1 ada@example.com → ada.doe@example.com"
+    assert entry["reason"] == "married, asked on the phone"

@@ -1,6 +1,7 @@
 """The page of settings: the profile that customers see, the logo and the time zone."""
 
 import re
+from base64 import b64encode
 from html import unescape
 from typing import Any
 
@@ -100,8 +101,13 @@ def test_customers_see_the_saved_profile(shop: Shop) -> None:
         stored_value = value.lower() if name == "accent_color" else value
         assert f'value="{stored_value.replace("&", "&amp;")}"' in page, name
     assert "In the light design it is shown as #999900" in page
-    preview = ada.get(accent.address("#ffff00", "svg"))
+    preview = ada.get(path_of(shop, "/branding/preview.svg?color=ffff00"))
     assert (preview.status_code, preview.headers["content-type"]) == (200, "image/svg+xml")
+    assert ">Quay Press</text>" in preview.text
+    assert ">Pay $42.00</text>" in preview.text
+    assert 'fill="#999900"' in preview.text  # the button, darkened
+    for color in ("", "FFFF00", "ffff0", "<script>"):
+        assert ada.get(path_of(shop, f"/branding/preview.svg?color={color}")).status_code == 404
 
     customers_page = read_payment_page(shop, earlier_session)
     for text in (
@@ -194,6 +200,8 @@ def test_each_version_of_a_logo_has_its_own_url(shop: Shop) -> None:
                          read_payment_page(shop, session).text)  # fmt: skip
     receipt = ada.get(f"/dashboard/{shop.id}/payments/{shop.create_paid_order()['id']}/receipt")
     assert f'<img class="receipt-logo" src="{path}" alt="">' in receipt.text
+    preview = ada.get(path_of(shop, "/branding/preview.svg?color=ffff00"))
+    assert f'href="data:image/png;base64,{b64encode(PICTURE).decode()}"' in preview.text
     logo = Visitor(shop.api_server).get(path)
     assert (logo.content, logo.headers["content-type"]) == (PICTURE, "image/png")
     for name, value in (
@@ -229,11 +237,11 @@ def test_each_version_of_a_logo_has_its_own_url(shop: Shop) -> None:
 def test_the_color_can_be_previewed_without_script_and_without_saving(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     page = read_page(ada, shop)
-    assert accent.address("#0d5c49", "svg").replace("&", "&amp;") in page
+    assert f'src="{path_of(shop, "/branding/preview.svg")}?color=0d5c49"' in page
     form = {"accent_color": "#FFff00"}
     shown = ada.post(path_of(shop, "/branding/preview"), form)
     assert shown.status_code == 200
-    assert f'src="{accent.address("#ffff00", "svg")}"' in shown.text
+    assert f'src="{path_of(shop, "/branding/preview.svg")}?color=ffff00"' in shown.text
     assert 'value="#FFff00"' in shown.text
     assert "In the light design it is shown as #999900" in shown.text
     assert "#ffff00" not in read_page(ada, shop).lower()

@@ -94,6 +94,17 @@ async def test_changes_of_an_account_are_mailed_to_its_person(
     assert {row.recipient for row in mails} == {ann.email}, "staff get no mail about members"
 
 
+async def test_both_addresses_learn_that_one_replaced_the_other(db: Db) -> None:
+    await jobs.find_start(db, NOW)
+    ann = await db.run(_logged_in_person)
+    new = f"new-{ann.email}"
+    await db.run(lambda tx: people.change_email(tx, ann.email, new, NOW, actor=TESTER))
+    mails = await _queue_mails(db)
+    assert {row.recipient for row in mails} == {ann.email, new}
+    for address in (ann.email, new):
+        assert _changes(mails, "account_change", address) == ["email"]
+
+
 async def test_changes_of_staff_are_mailed_to_the_other_administrators(db: Db) -> None:
     await jobs.find_start(db, NOW)
     grace, judy, sam = [
@@ -152,8 +163,8 @@ async def test_a_reset_of_factors_is_mailed_when_requested_and_when_done(db: Db)
 
 
 def test_a_mail_has_a_sentence_for_every_change_of_an_account() -> None:
+    from opentill.mail.account_changes import ACCOUNT_CHANGES
     from opentill.mail.people_templates import ACCOUNT_CHANGE
-    from opentill.mail.triggers import ACCOUNT_CHANGES
 
     names: set[str] = set()
     for change in ACCOUNT_CHANGES.values():

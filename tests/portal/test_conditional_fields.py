@@ -58,6 +58,7 @@ CONDITIONAL: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "reason": ("/dashboard/{merchant:id}/payouts/account",),
     },
     "portal/lists.html": {"tab": ()},  # of filters, which are read by GET
+    "dashboard/mails.html": {"{{ switch }}": ()},
     "portal/kept_form.html": {"login_code": (), "login_email": (), "login_password": ()},
     "portal/member_keys.html": {
         "person": ("/console/people/{person:id}/remove", "/console/people/{person:id}/role"),

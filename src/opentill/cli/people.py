@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
             "reset-factors": reset_factors,
             "confirm-factors": confirm_factors,
             "keep-factors": keep_factors,
+            "change-email": change_email,
         },
     )
 
@@ -244,6 +245,21 @@ def change_role(
     person, keys = session.transact(work)
     record: dict[str, Any] = {"email": person.email, "personId": person.id, "role": new_role}
     return _with_keys(record, keys, revoked=revoke_keys)
+
+
+@acting(without_reason=inputs.NO_REASON)
+def change_email(email: str, new_email: str, *, actor: "Actor") -> dict[str, Any]:
+    """Change the address with which a member logs in; both addresses get a mail.
+
+    Make sure that the request comes from the person. Never changes the address of staff.
+    """
+    from opentill import people
+
+    async def work(tx: "Tx", now: int) -> "Person":
+        return await people.change_email(tx, email, new_email, now, actor=actor)
+
+    person = session.transact(work)
+    return {"email": person.email, "personId": person.id}
 
 
 @acting(without_reason=inputs.NO_REASON)

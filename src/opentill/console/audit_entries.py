@@ -109,6 +109,7 @@ ACTION: Final[Mapping[str, str]] = {
     "people logout": N_("Logged out everywhere"),
     "people passkey add": N_("Passkey added"),
     "people passkey remove": N_("Passkey removed"),
+    "people email": N_("Email address changed"),
     "people password": N_("Password changed"),
     "people rename": N_("Person renamed"),
     "people recovery codes": N_("Recovery codes created"),

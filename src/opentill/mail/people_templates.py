@@ -31,6 +31,7 @@ ACCOUNT_CHANGE: Final = {
     "passkey_on": N_("A passkey was added"),
     "passkey_off": N_("A passkey was removed"),
     "password": N_("The password was changed"),
+    "email": N_("The email address was changed"),
     "set_anew": N_("The account was reset"),
     "joined": N_("An invitation was accepted"),
     "role": N_("The role was changed"),

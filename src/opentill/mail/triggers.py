@@ -14,7 +14,14 @@ from opentill.checkouts import Session
 from opentill.core import money
 from opentill.core.languages import Language
 from opentill.db.database import Tx
-from opentill.mail import customer_templates, decision_mails, queries, response_mails, topics
+from opentill.mail import (
+    account_changes,
+    customer_templates,
+    decision_mails,
+    queries,
+    response_mails,
+    topics,
+)
 from opentill.mail.model import (
     NO_MERCHANT,
     AccountChangeContent,
@@ -365,23 +372,6 @@ _AUDIT_TOPICS: Final = {  # action in the audit log → topic
 }
 # The subject of an entry "webhooks set" begins like this if it changed the endpoint's URL.
 _CHANGED_URL: Final = re.compile(r"\S+ url ")
-# Action in the audit log → name of the change; of several names, the subject's end selects one.
-ACCOUNT_CHANGES: Final[Mapping[str, str | Mapping[str, str]]] = {
-    "people second factor": {"set up": "authenticator_on", "removed": "authenticator_off"},
-    "people recovery codes": "codes",
-    "people passkey add": "passkey_on",
-    "people passkey remove": "passkey_off",
-    "people password": "password",
-    "people set anew": "set_anew",
-    "people accept": "joined",
-    "people role": "role",
-    "people remove": "removed",
-    "people factor failed": "codes_wrong",
-    "people factors ask": "factors_asked",
-    "people factors begin": "factors_begun",
-    "people factors stop": "factors_stopped",
-    "people factors end": "factors_ended",
-}
 _SUBJECT_PERSON: Final = re.compile(r"per_[0-9a-z]+")  # a subject may begin with a person's id
 
 
@@ -391,7 +381,7 @@ async def audit_mails(tx: Tx, entries: Sequence[AuditEntry], since: int) -> list
     for entry in entries:
         if entry.at < since:
             continue
-        if entry.action in ACCOUNT_CHANGES:
+        if entry.action in account_changes.ACCOUNT_CHANGES:
             mails += await _account_mails(tx, entry)
         elif entry.action in decision_mails.STANDING:
             mails += await decision_mails.mails_of_standing(tx, entry)
@@ -415,7 +405,7 @@ async def _account_mails(tx: Tx, entry: AuditEntry) -> list[NewMail]:
     if person is None:
         return []
     content = AccountChangeContent(
-        change=_change_name(entry),
+        change=account_changes.name_of(entry),
         email=person.email,
         who=entry.who,
         subject=entry.subject,
@@ -431,20 +421,14 @@ async def _account_mails(tx: Tx, entry: AuditEntry) -> list[NewMail]:
             merchant_id=NO_MERCHANT,
             topic="account_change" if until is None else "factors_waiting",
             cause=cause,
-            recipient=person.email,
+            recipient=recipient,
             language=person.language or "en",
             data=content if until is None else FactorResetContent(at=entry.at, until=until),
         )
+        for recipient in account_changes.recipients(entry, person)
     ]
     if "staff" in entry.subject or await people.is_staff(tx, person_id):
         mails += await topics.mails_to_staff(
             tx, "account_change_staff", cause, content, without_person_id=person_id
         )
     return mails
-
-
-def _change_name(entry: AuditEntry) -> str:
-    names = ACCOUNT_CHANGES[entry.action]
-    if isinstance(names, str):
-        return names
-    return next(name for end, name in names.items() if entry.subject.endswith(end))

@@ -20,11 +20,7 @@ from opentill.web.responses import GUARDS, matches_etag
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 _DIGEST: Final = re.compile("[0-9a-f]{64}", re.ASCII)
-_ACCENT: Final = re.compile(r"([0-9a-f]{6})\.(css|svg)", re.ASCII)
-_ACCENTS: Final = {
-    "css": (accent.style_sheet, "text/css; charset=utf-8"),
-    "svg": (accent.drawing, "image/svg+xml"),
-}
+_ACCENT: Final = re.compile(r"([0-9a-f]{6})\.css", re.ASCII)
 
 
 def brand_of(merchant: Merchant | PublicSession) -> Brand:
@@ -66,15 +62,14 @@ def _respond(request: Request, image: merchants.Logo | products.StoredImage) -> 
 
 
 async def accent_file(request: Request) -> Response:
-    """Serve the style sheet or the SVG of an accent color."""
+    """Serve the style sheet of an accent color."""
     match = _ACCENT.fullmatch(request.path_params["name"])
     if match is None:
         raise NotFound
-    write, media_type = _ACCENTS[match[2]]
-    headers = {**_headers(), "content-type": media_type}
+    headers = {**_headers(), "content-type": "text/css; charset=utf-8"}
     if request.scope["query_string"] != f"v={accent.VERSION}".encode():
         headers["cache-control"] = "no-cache"
-    return Response(write(f"#{match[1]}").encode(), 200, headers)
+    return Response(accent.style_sheet(f"#{match[1]}").encode(), 200, headers)
 
 
 def _headers() -> dict[str, str]:

@@ -47,6 +47,7 @@ SET_ANEW = Command(
     """,
 )
 SET_NAME = Command("update persons set name = :name, updated_at = :now where id = :id")
+SET_EMAIL = Command("update persons set email = :email, updated_at = :now where id = :id")
 SET_LANGUAGE = Command("update persons set language = :language, updated_at = :now where id = :id")
 
 # ── second factor ──
@@ -195,8 +196,7 @@ COLLEAGUES = Query(
 )
 # Locks all administrators, in the order of their ids, so that two cannot remove each other at once.
 LOCK_ADMINS = Query(
-    Staff,
-    f"{_STAFF_SQL} where s.role = 'admin' order by s.person_id for update of s",
+    Staff, f"{_STAFF_SQL} where s.role = 'admin' order by s.person_id for update of s"
 )
 SET_STAFF = Command(
     """

@@ -370,6 +370,26 @@ async def change_role(
     return keys
 
 
+async def change_email(tx: Tx, email: str, new_email: str, now: int, *, actor: Actor) -> Person:
+    """Change the address with which a member logs in; both addresses get a mail.
+
+    Raises NotFound, and Invalid for an invalid address, one of somebody else, and for staff, whose
+    address decides who may reset an administrator.
+    """
+    person = await find_by_email(tx, email)
+    address = normalize_email(inputs.check_email("new_email", new_email))
+    if address == person.email:
+        return person
+    if await queries.STAFF.first(tx, person_id=person.id) is not None:
+        raise Invalid("email", "email must be of no staff: remove them, and invite the new address")
+    if await queries.BY_EMAIL.first(tx, email=address) is not None:
+        raise Invalid("new_email", "new email must be of nobody who has an account already")
+    await queries.SET_EMAIL.run(tx, id=person.id, email=address, now=now)
+    subject = f"{person.id} {person.email} → {address}"
+    await merchants.record_audit(tx, actor, "people email", "", subject, now)
+    return msgspec.structs.replace(person, email=address)
+
+
 async def withdraw(tx: Tx, merchant_id: str, link_id: str, now: int, *, actor: Actor) -> None:
     """Withdraw an invitation to a merchant. Raises NotFound."""
     link = or_not_found(await queries.WITHDRAW.first(tx, merchant_id=merchant_id, id=link_id))

@@ -146,44 +146,13 @@ def _rules(colors: Shade) -> str:
     )
 
 
-def drawing(color: str) -> str:
-    """Return an SVG preview of the payment page in both schemes."""
-    offsets: tuple[tuple[Scheme, int], ...] = (("light", 0), ("dark", 200))
-    pages = "".join(_drawn_page(shade(color, scheme), scheme, x) for scheme, x in offsets)
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" width="384" height="128" viewBox="0 0 384 128">'
-        f"{pages}</svg>"
-    )
-
-
-def _drawn_page(colors: Shade, scheme: Scheme, x: int) -> str:
-    """Draw the panel with item and price, and the card with fields, a link and the button."""
-    line = CARDS["dark" if scheme == "light" else "light"]
-    return (
-        f'<g transform="translate({x})"><rect width="184" height="128" rx="12"'
-        f' fill="{CARDS[scheme]}" stroke="#7c8a83"/>'
-        f'<path d="M80 0H12A12 12 0 0 0 0 12v104a12 12 0 0 0 12 12h68z" fill="{colors.panel}"/>'
-        f'<rect x="14" y="16" width="30" height="30" rx="6" fill="none"'
-        f' stroke="{colors.panel_line}" stroke-width="2"/>'
-        f'<rect x="14" y="58" width="44" height="5" rx="2.5" fill="{colors.panel_soft}"/>'
-        f'<rect x="14" y="72" width="52" height="9" rx="4.5" fill="{colors.panel_ink}"/>'
-        f'<rect x="94" y="18" width="76" height="16" rx="4" fill="none" stroke="{line}"'
-        ' stroke-opacity=".5"/>'
-        f'<rect x="94" y="42" width="76" height="16" rx="4" fill="{colors.wash}"'
-        f' stroke="{colors.link}"/>'
-        f'<rect x="94" y="72" width="76" height="22" rx="6" fill="{colors.ground}"/>'
-        f'<path d="M124 83l5 5 10-10" fill="none" stroke="{colors.ink}" stroke-width="3"/>'
-        f'<rect x="94" y="106" width="48" height="4" rx="2" fill="{colors.link}"/></g>'
-    )
-
-
-# Part of the URLs of style sheets and drawings. It changes when this module's output changes,
+# Part of the URLs of style sheets. It changes when this module's output changes,
 # because browsers cache the content of a URL for a year.
 VERSION: Final = hashlib.sha256(
-    "".join(style_sheet(color) + drawing(color) for color in ("#808080", "#ffff00")).encode()
+    "".join(style_sheet(color) for color in ("#808080", "#ffff00")).encode()
 ).hexdigest()[:16]
 
 
-def address(color: str, kind: Literal["css", "svg"] = "css") -> str:
-    """Return the path of a color's style sheet or preview."""
-    return f"/accents/{color[1:]}.{kind}?v={VERSION}"
+def address(color: str) -> str:
+    """Return the path of a color's style sheet."""
+    return f"/accents/{color[1:]}.css?v={VERSION}"

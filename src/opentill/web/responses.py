@@ -128,6 +128,6 @@ def attachment(content: bytes, media_type: str, name: str) -> Response:
 
 def drawing(svg: bytes) -> Response:
     """Return a private SVG, which runs no script if it is opened by itself."""
-    policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
     own = {**GUARDS, **PRIVATE, "content-security-policy": policy}
     return Response(svg, 200, own, "image/svg+xml")

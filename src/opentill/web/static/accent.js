@@ -17,7 +17,7 @@ if (field && preview) {
     const color = digits[1].toLowerCase();
     picker.value = "#" + color;
     clearTimeout(waiting);
-    waiting = setTimeout(() => { preview.src = preview.dataset.path.replace("000000", color); }, 80);
+    waiting = setTimeout(() => { preview.src = preview.dataset.path + color; }, 80);
   };
 
   field.addEventListener("input", show);
