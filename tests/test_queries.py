@@ -232,6 +232,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         "orders.payments.queries ": "ATTEMPTS_OF_GATEWAYS",
         # these find rows by a token, or by a person, who may be a member of several merchants
         "people.queries": "ALL_MEMBERS LINK LOCK_REFRESHED LOGIN LOGINS LOGIN_BY_ID LOGIN_OF_API"
+        " LOGIN_WITH_WORKPLACES"
         " OPEN_RESET STAFF_INVITATIONS USE_LINK WITHDRAW_OF_STAFF WORKPLACES",
     }.items()
     for name in names.split()

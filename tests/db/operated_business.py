@@ -104,7 +104,7 @@ class OperatedBusiness(PaidBusiness):
                 tx, self.id, unmatched.gateway, unmatched.gateway_ref, "op", self.now
             )
         )
-        api_server.tx(lambda tx: disputes.summarize_unanswered(tx, self.id, self.now))
+        assert api_server.tx(lambda tx: disputes.count_waiting(tx, self.id, self.now)).disputes
         self.refund_at_the_provider()
         for path in ("/v1/disputes", f"/v1/disputes/{dispute.id}"):
             self.shop.data("GET", path)

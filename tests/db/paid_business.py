@@ -10,6 +10,7 @@ import msgspec
 from db.tenant_examiner import Examiner
 from opentill import (
     checkouts,
+    disputes,
     gateways,
     orders,
     payment_links,
@@ -319,7 +320,8 @@ class PaidBusiness:
             assert self.api_server.tx(
                 lambda tx, progress=progress: orders.count_by_refunds(tx, self.id, progress)
             )
-        assert self.api_server.tx(lambda tx: refunds.count_failed(tx, self.id))
+        cases = self.api_server.tx(lambda tx: disputes.count_waiting(tx, self.id, self.now))
+        assert cases.failed_refunds
 
     def list_by_status_and_method(self) -> None:
         """List and export orders of several statuses, by method and product; count by status."""

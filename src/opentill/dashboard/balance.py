@@ -19,6 +19,7 @@ from opentill.dashboard import (
 )
 from opentill.dashboard.labels import BALANCE
 from opentill.db.database import Tx
+from opentill.list_counts import EVER
 from opentill.merchants import Merchant
 from opentill.portal import downloads, lists, render
 from opentill.portal.labels import ENTRY_TYPE
@@ -70,7 +71,9 @@ async def show(request: PageRequest) -> Response:
         )
 
     rows = await db.read(read_rows)
-    kinds = await db.read(lambda tx: ledger.list_types(tx, merchant_id))
+    kinds = counts.types
+    if days.range != EVER:
+        kinds = await db.read(lambda tx: ledger.list_types(tx, merchant_id))
     async with request.app.db.connection() as tx:
         wait = await payout_wait.find(tx, merchant_id, request.now)
         on_way = await payouts_on_way.find(tx, request, zone)

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from opentill import disputes, figures, orders
 from opentill.core.money import Money
-from opentill.dashboard import page_helpers
+from opentill.dashboard import menu_counts, page_helpers
 from opentill.orders import OrderCustomer
 from opentill.portal import dispute_rates, downloads, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -31,10 +31,8 @@ async def show_list(request: PageRequest) -> Response:
         rows, counts = await disputes.page(
             tx, request.merchant_id, state, days.range, number, lists.SIZE
         )
-        awaiting_response = await disputes.summarize_unanswered(
-            tx, request.merchant_id, request.now
-        )
-        if awaiting_response.number:
+        cases = await menu_counts.read_cases(request, tx)
+        if cases.disputes:
             stakes = await disputes.sum_at_stake(tx, request.merchant_id)
         unforwarded = await disputes.find_unforwarded(tx, request.merchant_id, rows)
         if request.access.may("customers.read"):
@@ -53,7 +51,7 @@ async def show_list(request: PageRequest) -> Response:
         days=days,
         chosen=state,
         tabs=_tabs(counts, state),
-        awaiting_response=awaiting_response,
+        cases=cases,
         most=disputes.MOST_COUNTED,
         at_stake=[Money(stake.loss_minor, stake.currency) for stake in stakes],
         pager=lists.Pager(number, disputes.total_of(counts, state)),

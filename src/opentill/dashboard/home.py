@@ -11,14 +11,12 @@ from opentill import (
     agreement,
     disputes,
     figures,
-    ledger,
     merchants,
     orders,
     payment_links,
     payouts,
     people,
     products,
-    refunds,
     webhooks,
 )
 from opentill.core import times
@@ -26,6 +24,7 @@ from opentill.core.money import Money
 from opentill.dashboard import (
     home_figures,
     listed_payments,
+    menu_counts,
     page_helpers,
     payout_wait,
     payouts_on_way,
@@ -112,12 +111,14 @@ async def show(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, access.merchant_id)
         newest = await orders.list_newest(tx, merchant.id, _READ)
-        zone = ZoneInfo(merchant.time_zone)
-        pending = await _pending_payouts(tx, request, zone)
-        todo = await _list_todos(tx, request)
+    zone = ZoneInfo(merchant.time_zone)
     tried = [order for order in newest if order.shown_status not in _UNTRIED][:_NEWEST]
     await figures.catch_up(request.app.db, merchant.id)
     rows = await figures.read(request.app.db, merchant.id, zone, request.now)
+    async with request.app.db.connection() as tx:
+        pending = await _pending_payouts(tx, request, zone)
+        has_money = any(row.balance.available > 0 for row in rows.currencies)
+        todo = await _list_todos(tx, request, has_money=has_money)
     start: StartChecklist | None = None
     if not any(row.ever.payments for row in rows.currencies):
         async with request.app.db.connection() as tx:
@@ -179,14 +180,17 @@ async def _pending_payouts(
     ]
 
 
-async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
-    """Return what needs attention, as far as this person may see it."""
+async def _list_todos(tx: Tx, request: PageRequest, *, has_money: bool) -> list[Todo]:
+    """Return what needs attention, as far as this person may see it.
+
+    ``has_money``: whether the merchant's available balance is positive in any currency.
+    """
     access, merchant_id = request.access, request.access.merchant_id
     todo: list[Todo] = []
     if access.may("disputes.read"):
         todo += await _unanswered_disputes(tx, request)
     if access.may("payments.read"):
-        failed_refunds = await refunds.count_failed(tx, merchant_id)
+        failed_refunds = (await menu_counts.read_cases(request, tx)).failed_refunds
         todo.append(
             Todo(
                 N_("1 refund failed: the customer has not got the money")
@@ -194,7 +198,7 @@ async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
                 else N_("{number} refunds failed: the customers have not got the money"),
                 failed_refunds,
                 "/payments?status=REFUND_FAILED",
-                refunds.MOST_COUNTED,
+                disputes.MOST_COUNTED,
             )
         )
     if access.may("agreement.accept"):
@@ -226,8 +230,6 @@ async def _list_todos(tx: Tx, request: PageRequest) -> list[Todo]:
     if may_change_account or may_see_payouts:
         account = await payouts.find_account(tx, merchant_id)
     if may_change_account and account is None:
-        balances = await ledger.trial_balance(tx, merchant_id)
-        has_money = any(balance.available > 0 for balance in balances)
         todo.append(
             Todo(
                 N_("Add a bank account, so that the available balance can be paid out"),
@@ -271,10 +273,8 @@ async def _waiting_payouts(
 
 
 async def _unanswered_disputes(tx: Tx, request: PageRequest) -> list[Todo]:
-    awaiting_response = await disputes.summarize_unanswered(
-        tx, request.access.merchant_id, request.now
-    )
-    number, respond_by = awaiting_response.number, awaiting_response.respond_by
+    cases = await menu_counts.read_cases(request, tx)
+    number, respond_by = cases.disputes, cases.respond_by
     if not number:
         return []
     stakes = await disputes.sum_at_stake(tx, request.access.merchant_id)

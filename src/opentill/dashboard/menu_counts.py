@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
-from opentill import disputes, refunds
+from opentill import disputes
+from opentill.db.database import Tx
+from opentill.disputes import WaitingCases
 from opentill.portal.request import PageRequest
 
 
@@ -14,11 +16,21 @@ async def count_waiting(request: PageRequest) -> Mapping[str, int]:
     access = request.optional_access
     if access is None or access.role is None:
         return {}
-    counts: dict[str, int] = {}
+    may_respond, may_refund = access.may("disputes.respond"), access.may("payments.refund")
+    if not (may_respond or may_refund):
+        return {}
     async with request.app.db.connection() as tx:
-        if access.may("disputes.respond"):
-            unanswered = await disputes.summarize_unanswered(tx, access.merchant_id, request.now)
-            counts["/disputes"] = unanswered.number
-        if access.may("payments.refund"):
-            counts["/payments"] = await refunds.count_failed(tx, access.merchant_id)
+        cases = await read_cases(request, tx)
+    counts: dict[str, int] = {}
+    if may_respond:
+        counts["/disputes"] = cases.disputes
+    if may_refund:
+        counts["/payments"] = cases.failed_refunds
     return counts
+
+
+async def read_cases(request: PageRequest, tx: Tx) -> WaitingCases:
+    """Return the merchant's waiting cases, read once for each request."""
+    if request.cases is None:
+        request.cases = await disputes.count_waiting(tx, request.access.merchant_id, request.now)
+    return request.cases

@@ -23,6 +23,7 @@ from opentill.disputes.model import (
     Status,
     Unmatched,
     UnmatchedOut,
+    WaitingCases,
     filter_of,
     recovered_at,
 )
@@ -30,13 +31,13 @@ from opentill.disputes.overview import (
     MOST_COUNTED,
     DisputeFilter,
     count_by_state,
+    count_waiting,
     find_order_ids,
     find_unforwarded,
     list_unforwarded,
     page,
     search_all,
     sum_at_stake,
-    summarize_unanswered,
     total_of,
 )
 from opentill.disputes.responses import respond
@@ -76,11 +77,13 @@ __all__ = [
     "Status",
     "Unmatched",
     "UnmatchedOut",
+    "WaitingCases",
     "add_evidence",
     "add_note",
     "apply_outcome",
     "count_by_state",
     "count_unmatched",
+    "count_waiting",
     "decide",
     "dismiss",
     "export_csv",
@@ -105,6 +108,5 @@ __all__ = [
     "search_all",
     "set_deadline",
     "sum_at_stake",
-    "summarize_unanswered",
     "total_of",
 ]

@@ -151,11 +151,12 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
         return self.debit_minor + self.fee_minor
 
 
-class UnansweredDisputes(msgspec.Struct, frozen=True, kw_only=True):
-    """How many open disputes have no response, and their next deadline (Unix ms; None: none)."""
+class WaitingCases(msgspec.Struct, frozen=True, kw_only=True):
+    """A merchant's open disputes without a response, their next deadline, unhandled refunds."""
 
-    number: int
+    disputes: int
     respond_by: int | None
+    failed_refunds: int
 
 
 class Stake(msgspec.Struct, frozen=True, kw_only=True):

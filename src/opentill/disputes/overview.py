@@ -17,7 +17,7 @@ from opentill.disputes.model import (
     Stake,
     State,
     Status,
-    UnansweredDisputes,
+    WaitingCases,
     filter_of,
 )
 from opentill.disputes.service import find_anywhere
@@ -73,9 +73,12 @@ async def count_by_state(tx: Tx, merchant_id: str, within: tuple[int, int]) -> C
     return counts
 
 
-async def summarize_unanswered(tx: Tx, merchant_id: str, now: int) -> UnansweredDisputes:
-    """Count a merchant's open disputes without a response, up to MOST_COUNTED."""
-    return await queries.UNANSWERED.one(tx, merchant_id=merchant_id, limit=MOST_COUNTED, now=now)
+async def count_waiting(tx: Tx, merchant_id: str, now: int) -> WaitingCases:
+    """Count a merchant's open disputes without a response and failed refunds.
+
+    Each up to MOST_COUNTED. One statement counts both, because each page of a merchant does.
+    """
+    return await queries.WAITING.one(tx, merchant_id=merchant_id, limit=MOST_COUNTED, now=now)
 
 
 async def sum_at_stake(tx: Tx, merchant_id: str) -> list[Stake]:

@@ -15,8 +15,8 @@ from opentill.disputes.model import (
     Stake,
     StateCount,
     Status,
-    UnansweredDisputes,
     Unmatched,
+    WaitingCases,
 )
 from opentill.http.paging import PageQuery
 from opentill.list_counts import lists, newest_by_status
@@ -75,10 +75,15 @@ SEARCH = Query(
 
 
 # The number of open disputes without a response, up to a limit, and their next deadline.
-UNANSWERED = Query(
-    UnansweredDisputes,
+WAITING = Query(
+    WaitingCases,
     """
-    select count(*) as number, min(respond_by) filter (where respond_by >= :now) as respond_by
+    select count(*) as disputes, min(respond_by) filter (where respond_by >= :now) as respond_by,
+        (select count(*) from (
+            select from refunds
+            where merchant_id = :merchant_id and status = 'FAILED' and handled_at is null
+            limit :limit
+        ) failed) as failed_refunds
     from (
         select respond_by from disputes
         where merchant_id = :merchant_id and status = 'OPEN' and response is null limit :limit

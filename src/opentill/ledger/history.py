@@ -72,7 +72,8 @@ async def count_rows(tx: Tx, merchant_id: str, within: Range = EVER) -> RowCount
     entries = kinds.total()
     rows = entries - kinds["FEE"] + (other_fees or 0)
     transfers = sum(kinds[name] for name in TRANSFERS)
-    return RowCounts(entries, rows, rows - transfers, entries - transfers)
+    types = tuple(name for name in TYPES if kinds[name])
+    return RowCounts(entries, rows, rows - transfers, entries - transfers, types)
 
 
 async def list_rows(
@@ -103,11 +104,11 @@ async def list_fees(tx: Tx, merchant_id: str, order_ids: Sequence[str]) -> list[
     return await queries.FEES_OF_ORDERS.all(tx, merchant_id=merchant_id, ids=list(order_ids))
 
 
-async def list_types(tx: Tx, merchant_id: str) -> list[Type]:
+async def list_types(tx: Tx, merchant_id: str) -> tuple[Type, ...]:
     """Return the types of a merchant's entries, in the order of ``TYPES``."""
     counts = await count_kinds(tx, merchant_id, "entries")
     kinds = {one.kind for one in counts if one.rows}
-    return [kind for kind in TYPES if kind in kinds]
+    return tuple(kind for kind in TYPES if kind in kinds)
 
 
 async def list_entries_of(tx: Tx, merchant_id: str, cause: Cause, cause_id: str) -> list[Entry]:

@@ -52,13 +52,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 class RowCounts(msgspec.Struct, frozen=True):
     """The numbers of a merchant's entries, and of rows in which a payment includes its fee.
 
-    The numbers of money leave out transfers between the merchant's own accounts.
+    The numbers of money leave out transfers between the merchant's own accounts. ``types`` are the
+    types of these entries, in the order of ``TYPES``.
     """
 
     entries: int
     rows: int
     money_rows: int
     money_entries: int
+    types: tuple[Type, ...] = ()
 
 
 class TypeSum(msgspec.Struct, frozen=True, kw_only=True):

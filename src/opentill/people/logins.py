@@ -1,7 +1,7 @@
 """Logging in and out, and finding the login of a cookie or token."""
 
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -10,6 +10,7 @@ from opentill.core import pasted
 from opentill.core.errors import NotLoggedIn, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
+from opentill.db.query import Query
 from opentill.merchants import Actor
 from opentill.people import limits, lost_factors, passwords, queries, second_factor
 from opentill.people.hash_queue import QUEUE, Group
@@ -242,15 +243,24 @@ async def begin_for_commands(
 
 
 async def find(
-    db: Db, token: str, address: str, now: int, *, used: bool = True, use: TokenUse = "browser"
+    db: Db,
+    token: str,
+    address: str,
+    now: int,
+    *,
+    used: bool = True,
+    use: TokenUse = "browser",
+    with_workplaces: bool = False,
 ) -> Login | None:
     """Return the active login of a token, None if there is none.
 
     ``used``: prolong the login, unless it is pending. Requests of a page that updates itself must
-    not, since perhaps nobody looks at the page.
+    not, since perhaps nobody looks at the page. ``with_workplaces``: also read what ``access``
+    needs.
     """
+    statement: Query[Any] = queries.LOGIN_WITH_WORKPLACES if with_workplaces else queries.LOGIN
     async with db.connection() as tx:
-        login = await queries.LOGIN.first(tx, token_sha256=digest(token, use))
+        login: Login | None = await statement.first(tx, token_sha256=digest(token, use))
         if login is None or login.has_ended(now):
             return None
         if used and not login.is_pending:

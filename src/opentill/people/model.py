@@ -140,6 +140,19 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
         return now < self.proved_at + PROOF_MS
 
 
+class LoginWithWorkplaces(Login, frozen=True, kw_only=True):
+    """A login, and the workplaces of the person as JSON, because one statement reads both."""
+
+    workplaces_json: str
+
+    def decode_workplaces(self) -> list[Workplace]:
+        """Return the merchants that the person is a member of."""
+        return _WORKPLACES.decode(self.workplaces_json)
+
+
+_WORKPLACES: Final = msgspec.json.Decoder(list[Workplace])
+
+
 class Passkey(msgspec.Struct, frozen=True, kw_only=True):
     """The public key of a passkey; the person's device holds the private key."""
 

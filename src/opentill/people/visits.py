@@ -5,7 +5,7 @@ from opentill.core.errors import NotFound
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.people import queries
-from opentill.people.model import Access, Login, Workplace
+from opentill.people.model import Access, Login, LoginWithWorkplaces, Workplace
 
 
 async def access(db: Db, login: Login, merchant_id: str, now: int) -> Access:
@@ -13,12 +13,15 @@ async def access(db: Db, login: Login, merchant_id: str, now: int) -> Access:
 
     A closed merchant has no members. The first visit of staff in each login is in the audit log.
     """
-    async with db.connection() as tx:
-        workplaces = await queries.WORKPLACES.all(tx, person_id=login.person_id)
-        for workplace in workplaces:
-            if workplace.merchant_id == merchant_id:
-                return Access.of_member(login, workplace, workplaces)
-        return await visit(db, login, merchant_id, now, workplaces)
+    if isinstance(login, LoginWithWorkplaces):
+        workplaces = login.decode_workplaces()
+    else:
+        async with db.connection() as tx:
+            workplaces = await queries.WORKPLACES.all(tx, person_id=login.person_id)
+    for workplace in workplaces:
+        if workplace.merchant_id == merchant_id:
+            return Access.of_member(login, workplace, workplaces)
+    return await visit(db, login, merchant_id, now, workplaces)
 
 
 async def visit(

@@ -152,7 +152,14 @@ async def _find_login(request: PageRequest) -> people.Login | None:
     if not token:
         return None
     address, used = request.browser.address, not request.is_poll
-    return await people.find(request.app.db, token, address, request.now, used=used)
+    return await people.find(
+        request.app.db,
+        token,
+        address,
+        request.now,
+        used=used,
+        with_workplaces=bool(request.merchant_in_path),
+    )
 
 
 def _lacks_second_factor(request: PageRequest) -> bool:

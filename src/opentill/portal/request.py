@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope
 from opentill import context
 from opentill.core.errors import Invalid, Problem, or_not_found
 from opentill.core.ids import is_id
+from opentill.disputes import WaitingCases
 from opentill.gateways import account_name
 from opentill.people import Access, Browser, Credentials, Login, Permission, Site, staff_may
 from opentill.portal.model import CONSOLE_PATH, PROOF_PREFIX, SENDER
@@ -82,6 +83,7 @@ class PageRequest:
         self.new_cookies: list[str] = []
         # How much waits for the person on pages of the menu, by their paths below the portal's.
         self.waiting: Mapping[str, int] = {}
+        self.cases: WaitingCases | None = None  # these cases, once they have been read
         if language.supported("merchant", self.query.get("lang")):
             chosen = self.localizer.language
             self.new_cookies.append(language.cookie(chosen, self.app.settings.public_url))

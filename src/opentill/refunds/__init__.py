@@ -4,7 +4,7 @@ Refunds that were made at the provider are only recorded here.
 """
 
 from opentill.refunds.cases import count_unmatched, dismiss, list_open
-from opentill.refunds.failures import MOST_COUNTED, count_failed, list_failed, mark_handled
+from opentill.refunds.failures import list_failed, mark_handled
 from opentill.refunds.model import (
     REFUNDABLE,
     BalanceTooLow,
@@ -36,7 +36,6 @@ from opentill.refunds.service import (
 )
 
 __all__ = [
-    "MOST_COUNTED",
     "REFUNDABLE",
     "BalanceTooLow",
     "NewMadeAtGateway",
@@ -51,7 +50,6 @@ __all__ = [
     "apply_outcome",
     "apply_report",
     "check_manual",
-    "count_failed",
     "count_unmatched",
     "create",
     "dismiss",

@@ -1,15 +1,11 @@
 """Failed refunds need attention until a later refund or a person has handled them."""
 
-from typing import Final
-
 from opentill import orders
 from opentill.core.errors import Invalid, or_not_found
 from opentill.db.database import Tx
 from opentill.orders import Order
 from opentill.refunds import queries
 from opentill.refunds.model import Refund
-
-MOST_COUNTED: Final = 100
 
 
 async def handle_repeated(tx: Tx, order: Order, refund: Refund, now: int) -> None:
@@ -48,11 +44,6 @@ async def mark_handled(
         raise Invalid("refund", "refund must be one that has failed and is not handled yet")
     await orders.note(tx, order, "refund_handled", f"{refund.id}: {how}", now)
     return refund
-
-
-async def count_failed(tx: Tx, merchant_id: str) -> int:
-    """Count a merchant's failed refunds that nobody has handled, up to MOST_COUNTED."""
-    return await queries.COUNT_FAILED.get(tx, merchant_id=merchant_id, limit=MOST_COUNTED) or 0
 
 
 async def list_failed(tx: Tx, limit: int) -> list[Refund]:

@@ -198,16 +198,6 @@ HANDLE_REPEATED = Command(
             order by failed_at, id limit 1))
     """,
 )
-# The number of a merchant's failed refunds that nobody has handled, up to a limit.
-COUNT_FAILED = Value(
-    int,
-    """
-    select count(*) from (
-        select from refunds
-        where merchant_id = :merchant_id and status = 'FAILED' and handled_at is null limit :limit
-    ) failed
-    """,
-)
 # Failed refunds of all merchants that nobody has handled, without those that have a case for staff.
 FAILED = Query(
     Refund,

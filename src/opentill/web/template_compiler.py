@@ -35,7 +35,7 @@ class Compiler(CodeGenerator):
 
     def visit_Call(  # noqa: N802 - Jinja2's name
         self,
-        node: nodes.Call,
+        node: Any,
         frame: Frame,
         forward_caller: bool = False,  # noqa: FBT001, FBT002 - Jinja2's parameter
     ) -> None:
