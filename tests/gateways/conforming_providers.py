@@ -1,9 +1,12 @@
 """The simulated providers of the built-in adapters, as the conformance suite uses them."""
 
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
+
+import msgspec
 
 from gateways import stripe_gateways
 from opentill.core.money import Money, parse
@@ -12,15 +15,22 @@ from opentill.gateways.conformance import Callback, Provider
 from opentill.gateways.conformance.case import event_loop
 from opentill.gateways.epay import configuration as epay
 from opentill.gateways.epay.client import EpayGateway
+from opentill.gateways.evm.chain import Chain
+from opentill.gateways.evm.client import EvmGateway
+from opentill.gateways.evm.configuration import read as read_evm
+from opentill.gateways.evm.rpc import Node
 from opentill.gateways.model import Method
 from opentill.gateways.sandbox import SandboxGateway
 from opentill.outgoing.client import Outgoing, Policy
+from opentill.sandbox import evm
 from support import epay_gateway_server, stripe_server
 from support.alipay_shop import AlipayShop
 from support.epay_gateway_server import EpayServer
 from support.epusdt_shop import EpusdtShop
+from support.ganache import XPUB
 from support.paypal_shop import PayPalShop
 from support.sandbox_bank import SECRET, Shop, wait_until
+from support.sandbox_chain import SandboxChain
 from support.stripe_server import StripeServer
 from support.wallet_shop import WalletShop
 from support.wechat_pay_shop import WeChatPayShop
@@ -203,6 +213,57 @@ class BepusdtProvider(EpusdtProvider):
 
     fork = True
     repeats_payments = True
+
+
+class EvmProvider(Provider):
+    """A node of the sandbox bank's chain, where customers send tokens to an address."""
+
+    method: ClassVar[Method] = "CRYPTO"
+    amount = Money(999, "USD")
+    refunds = False
+    customers_decline = False
+    creates_payments = False
+    calls_back = False
+    deposits = True
+
+    def __init__(self, chain: SandboxChain) -> None:
+        """``chain`` is running."""
+        self.chain, self.url = chain, chain.bank_url
+        self.key = chain.url.rpartition("/")[2]
+        self.secrets = (self.key, XPUB)
+        self.addresses: dict[str, str] = {}
+
+    def make_gateway(self, url: str, *, other_account: bool = False) -> Gateway:
+        """Return an adapter; there are no callbacks that another account could not read."""
+        assert not other_account
+        settings = {
+            "rpc_url": f"{url}{evm.PATH}/{self.key}",
+            "chain_id": str(evm.CHAIN_ID),
+            "xpub": XPUB,
+            "tokens": f"USDT:{self.chain.usdt}:6,USDC:{self.chain.usdc}:18",
+            "confirmations": "2",
+        }
+        configured = read_evm({f"evm_{name}": value for name, value in settings.items()})
+        outgoing = Outgoing(Policy.only(configured.rpc_url))
+        return EvmGateway(configured, Chain(Node(configured.rpc_url, outgoing, TIMEOUT_S)))
+
+    def payment_request(self) -> PaymentRequest:
+        """Return a request with an address that was reserved for it."""
+        request = super().payment_request()
+        address = self.addresses[request.attempt_id] = f"0x{secrets.token_hex(20)}"
+        return msgspec.structs.replace(request, address=address)
+
+    def approve(self, attempt_id: str, page: str) -> None:
+        """Pay by the code, and wait for the confirmations."""
+        assert self.addresses[attempt_id] in page.lower()
+        self.chain._post("/evm/transfers", uri=page)
+        self.chain.mine()
+
+    def taken(self, attempt_id: str) -> int | None:
+        """Return what is at the address of an attempt."""
+        data = f"0x70a08231{self.addresses[attempt_id][2:]:0>64}"
+        word = self.chain.call("eth_call", {"to": self.chain.usdt, "data": data}, "latest")
+        return int(word, 16) // 10_000
 
 
 class PayPalProvider(Provider):

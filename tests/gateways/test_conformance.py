@@ -8,6 +8,7 @@ from gateways.conforming_providers import (
     AlipayProvider,
     BepusdtProvider,
     EpusdtProvider,
+    EvmProvider,
     PayPalProvider,
     SandboxProvider,
     WeChatPayProvider,
@@ -20,19 +21,14 @@ from support.alipay_shop import AlipayShop
 from support.epusdt_shop import EpusdtShop
 from support.paypal_shop import PayPalShop
 from support.sandbox_bank import Shop
+from support.sandbox_chain import running_sandbox_chain
 from support.wechat_pay_shop import WeChatPayShop
 
 
 def test_every_adapter_has_the_suite() -> None:
-    """Bank transfers by hand have no provider; payments on a chain are tested in tests/deposits.
-
-    The adapter of a chain calls nobody to pay or refund, and the scanner reports its payments.
-    """
+    """Bank transfers that the operator confirms have no provider."""
     names = {tests.__name__.removeprefix("Test").lower() for tests in GatewayTests.__subclasses__()}
-    assert names - {"bepusdt"} == {name.replace("_", "") for name in registry.BUILT_IN} - {
-        "manual",
-        "evm",
-    }
+    assert names - {"bepusdt"} == {name.replace("_", "") for name in registry.BUILT_IN} - {"manual"}
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +36,13 @@ def stripe() -> Iterator[Provider]:
     """A simulation of Stripe."""
     with running_stripe() as provider:
         yield provider
+
+
+@pytest.fixture(scope="module")
+def evm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provider]:
+    """The node of a sandbox bank."""
+    with running_sandbox_chain(tmp_path_factory.mktemp("chain")) as chain:
+        yield EvmProvider(chain)
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +95,15 @@ class TestBepusdt(GatewayTests):
     def provider(self, epusdt_shop: EpusdtShop) -> Provider:
         """The bank, in the dialect of the fork."""
         return BepusdtProvider(epusdt_shop)
+
+
+class TestEvm(GatewayTests):
+    """A node of a chain, which reports nothing."""
+
+    @pytest.fixture
+    def provider(self, evm: Provider) -> Provider:
+        """The bank's node."""
+        return evm
 
 
 class TestPayPal(GatewayTests):

@@ -16,7 +16,9 @@ The suite needs no plugin of pytest. Its own one ends the run with a table of ad
 
 import pytest
 
-_WITH_ASSERTIONS = ("running", "callbacks", "case", "faults", "payments", "refunds")
+_WITH_ASSERTIONS = (
+    "running", "callbacks", "case", "deposits", "faults", "payments", "refunds", "scan",
+)  # fmt: skip
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _WITH_ASSERTIONS))
 
 from opentill.gateways.conformance.provider import Callback, Provider  # noqa: E402 - see above

@@ -72,7 +72,8 @@ class CallbackCases(Cases):
 
     @pytest.fixture(autouse=True)
     def _skip_without_callbacks(self, provider: Provider, request: pytest.FixtureRequest) -> None:
-        if not provider.calls_back and "callback" in request.node.name:
+        name = request.node.originalname
+        if not provider.calls_back and name != "test_odd_callbacks" and "callback" in name:
             pytest.skip("the provider sends no callbacks")
 
     def test_callback_of_a_payment(self, provider: Provider, run: Run) -> None:

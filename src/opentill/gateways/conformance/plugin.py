@@ -8,7 +8,7 @@ import pytest
 from opentill.gateways.conformance.suite import GatewayTests
 
 _PROPERTY: Final = "opentill conformance"
-_GROUPS: Final = ("PaymentCases", "RefundCases", "FaultCases", "CallbackCases")
+_GROUPS: Final = ("PaymentCases", "RefundCases", "FaultCases", "CallbackCases", "DepositCases")
 _results: Final[dict[str, Counter[tuple[str, str]]]] = {}
 
 

@@ -25,6 +25,10 @@ class Callback(msgspec.Struct, frozen=True):
 class Provider(ABC):
     """A simulated provider that listens on loopback, and what customers and its staff do there.
 
+    With ``deposits``, the provider is the node of a chain: ``payment_request`` has an address,
+    ``approve`` pays it and waits for the confirmations, and the suite reads the chain, as the
+    scanner does, instead of believing the query of an attempt.
+
     The suite runs the methods in threads, so that they may block. Between the adapter and ``url``
     it puts a proxy that loses and replaces responses.
     """
@@ -43,6 +47,7 @@ class Provider(ABC):
     customers_decline: ClassVar[bool] = True  # a customer's refusal ends the attempt
     creates_payments: ClassVar[bool] = True  # ``pay`` sends a request, it is not only an address
     calls_back: ClassVar[bool] = True  # it sends callbacks
+    deposits: ClassVar[bool] = False  # the adapter ``TakesDeposits``: nobody reports its payments
 
     @abstractmethod
     def make_gateway(self, url: str, *, other_account: bool = False) -> Gateway:
