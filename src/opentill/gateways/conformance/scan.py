@@ -54,5 +54,4 @@ async def confirmed_transfers(gateway: TakesDeposits, address: str, head: Block)
 
 def _sum(gateway: TakesDeposits, transfers: list[Transfer]) -> int:
     tokens = {token.address: token for token in gateway.tokens}
-    known = [each for each in transfers if each.token in tokens]
-    return sum(tokens[each.token].scaled(each.units) for each in known)
+    return sum(tokens[each.token].scaled(each.units) for each in transfers if each.token in tokens)
