@@ -6,6 +6,7 @@ from typing import Final
 import pytest
 
 from dashboard.pages import text_of
+from opentill.orders import receipt_number
 from opentill.orders.search import jobs as indexing
 from opentill.people import MERCHANT_ROLES, MerchantRole
 from support.api_server import Shop
@@ -67,7 +68,7 @@ CASES: Final = [
     ("€1,200", ""),
     ("r-1001", "Payments"),
     ("Kettle 7", "Payments"),
-    ("green", "Payments Products"),
+    ("green", "Products Payments"),
     ("refund", "Pages"),
     ("hook", "Webhook endpoints"),
     ("Webhooks", "Pages"),
@@ -153,6 +154,30 @@ def test_an_id_leads_straight_to_its_page(shop: Shop) -> None:
         response = owner.get(f"/dashboard/{shop.id}/search", params={"q": text})
         assert response.headers["location"] == f"/dashboard/{shop.id}/{path}"
     assert not search(owner, shop, "order_00000000000000000000000000")
+
+
+def test_a_part_of_an_id_leads_to_its_payment_as_pages_show_it(shop: Shop) -> None:
+    product_id, order_id = fill(shop)
+    owner = create_person(shop.api_server, shop.id, "owner")
+    number = receipt_number(order_id)  # such as 261128-9E85-0VJQ-HRFC
+    day, first, second, third = number.split("-")
+    for text in (
+        order_id[-6:],
+        f"order_…{order_id[-6:]}",
+        third,
+        first,
+        f"{first}-{second}",
+        f"{day}-{first}",
+        f"{second}-{third}",
+    ):
+        response = owner.get(f"/dashboard/{shop.id}/search", params={"q": text})
+        assert response.headers["location"] == f"/dashboard/{shop.id}/payments/{order_id}", text
+    names = list(search(owner, shop, "green"))
+    assert names.index("Products") < names.index("Payments")
+    assert f"/dashboard/{shop.id}/products/{product_id}" in links(owner, shop, product_id[-6:])
+    session = shop.create_session(product_id)["id"]
+    response = owner.get(f"/dashboard/{shop.id}/search", params={"q": session})
+    assert response.headers["location"] == f"/dashboard/{shop.id}/sessions/{session}"
 
 
 def test_a_search_shows_only_what_the_role_may_see(shop: Shop) -> None:

@@ -189,6 +189,7 @@ class Business(OperatedBusiness):
         assert api_server.tx(
             lambda tx: orders.sum_product_sales(tx, self.id, disputed.product_id, 0)
         ).orders
+        assert api_server.tx(lambda tx: orders.find_by_part(tx, self.id, disputed.id[-6:], 5))
         rows = {
             table: api_server.sql(f"select * from {table} where merchant_id = $1", self.id)
             for table in (

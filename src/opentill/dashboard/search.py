@@ -119,7 +119,10 @@ async def _only_payment(request: PageRequest, text: str, groups: list[Group]) ->
         return None
     async with request.app.db.connection() as tx:
         refs = await orders.look_up(tx, [request.merchant_id], text)
-    return refs[0].order_id if len(refs) == 1 else None
+        ids = [ref.order_id for ref in refs] or [
+            order.id for order in await orders.find_by_part(tx, request.merchant_id, text, 2)
+        ]
+    return ids[0] if len(ids) == 1 else None
 
 
 async def _find_groups(request: PageRequest, text: str) -> list[Group]:
@@ -132,7 +135,12 @@ async def _find_groups(request: PageRequest, text: str) -> list[Group]:
             if request.access.may(permission)
         ],
     ]
-    return [group for group in groups if group.hits or group.note]
+    groups = [group for group in groups if group.hits or group.note]
+    # A product with the text in its name comes before its payments.
+    ids = [group.id for group in groups]
+    if {"products", "payments"} <= set(ids):
+        groups.insert(ids.index("payments"), groups.pop(ids.index("products")))
+    return groups
 
 
 def _find_pages(request: PageRequest, text: str) -> Group:
@@ -173,6 +181,11 @@ async def _find_payments(request: PageRequest, text: str) -> Group:
     except Invalid:  # the customers' group says so too, but not everybody may see it
         page, total, note = [], 0, search.TOO_MANY_CUSTOMERS
     href = _list_of(request, "payments", query=text)
+    async with request.app.db.connection() as tx:
+        parts = await orders.find_by_part(tx, request.merchant_id, text, SHOWN)
+    known = {order.id for order in page}
+    parts = [order for order in parts if order.id not in known]
+    page, total = [*parts, *page], total + len(parts)
     if not (page or note):
         page, total, href = await _find_payments_of_products(request, text)
     return Group(
@@ -184,7 +197,7 @@ async def _find_payments(request: PageRequest, text: str) -> Group:
                 request.link("payments", listed.order.id),
                 dispute=listed.shown_dispute,
             )
-            for listed in await listed_payments.read(request, page)
+            for listed in await listed_payments.read(request, page[:SHOWN])
         ],
         href=href,
         total=total,

@@ -89,7 +89,7 @@ from opentill.orders.search.filters import (
     list_page,
     resolve_query,
 )
-from opentill.orders.search.lookups import find_by_anything, look_up
+from opentill.orders.search.lookups import find_by_anything, find_by_part, look_up
 from opentill.orders.search.model import OrderRef
 from opentill.orders.search.product_sales import GrossSales, sum_product_sales
 from opentill.orders.service import (
@@ -198,6 +198,7 @@ __all__ = [
     "find_anywhere",
     "find_attempt",
     "find_by_anything",
+    "find_by_part",
     "find_customers",
     "find_customers_of_orders",
     "find_many",

@@ -57,7 +57,9 @@ MATCHING = Query(
         select * from payment_links where merchant_id = :merchant_id
         order by created_at desc, id desc limit :scanned
     ) newest
-    where id = :text or slug = :slug or name ilike :like or client_reference ilike :like
+    where id = :text or slug = :slug
+        or length(:slug) >= 6 and (starts_with(slug, :slug) or right(id, 6) = right(:slug, 6))
+        or name ilike :like or client_reference ilike :like
         or product_id = any (:product_ids::text[])
     order by created_at desc, id desc limit :limit
     """,

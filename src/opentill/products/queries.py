@@ -99,8 +99,8 @@ RESTORE = Command(
     """,
 )
 
-# Products with a part of the name or the exact id, among the newest `:scanned`. `:like` is a
-# pattern.
+# Products with a part of the name, the exact id or its end, among the newest `:scanned`. `:like` is
+# a pattern.
 SEARCH = Query(
     Product,
     """
@@ -109,6 +109,7 @@ SEARCH = Query(
         order by created_at desc, id desc limit :scanned
     ) newest
     where id = :text or name ilike :like
+        or length(:text) >= 6 and right(id, length(:text)) = lower(:text)
     order by created_at desc, id desc limit :limit
     """,
 )

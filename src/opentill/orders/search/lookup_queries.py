@@ -72,3 +72,22 @@ OUT_TRADE_NO: Final = _look_up(
     "select e.order_id from epay_orders e"
     " where e.merchant_id = m.merchant_id and e.out_trade_no = :id"
 )
+# Orders whose ids end with `:digits`, or whose receipt's number has them after its day. Each half
+# reads an index by four digits.
+PART_OF_ID: Final = Query(
+    OrderRef,
+    """
+    select merchant_id, id as order_id from (
+        (select o.merchant_id, o.id from orders o
+            where o.merchant_id = :merchant_id and right(o.id, 4) = right(:digits, 4)
+                and right(o.id, length(:digits)) = :digits
+            limit :limit)
+        union
+        (select o.merchant_id, o.id from orders o
+            where o.merchant_id = :merchant_id and left(right(o.id, 12), 4) = left(:digits, 4)
+                and left(right(o.id, 12), length(:digits)) = :digits
+            limit :limit)
+    ) matches
+    order by id desc limit :limit
+    """,
+)

@@ -4,6 +4,7 @@ For each form of id or number, a table has a function that recognizes it, and a 
 up orders by it, in one index.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -15,13 +16,20 @@ from opentill.core.ids import is_id
 from opentill.db.database import Tx
 from opentill.db.query import Query
 from opentill.orders.model import Order, order_id_of
-from opentill.orders.queries import BY_ID
+from opentill.orders.queries import BY_ID, OF_IDS
 from opentill.orders.receipt_numbers import parse_receipt_number
 from opentill.orders.search import lookup_queries
 from opentill.orders.search.model import OrderRef
 
 _Reads = Callable[[str], Mapping[str, object] | None]
 _TIME_DIGITS: Final = 12  # an entry's id begins with its time (Unix ms) in this many hex digits
+
+# The digits of an id, with the hyphens of a receipt's number, after what pages show before them.
+_DIGIT: Final = "[0-9a-hjkmnp-tv-z]"
+_PART: Final = re.compile(
+    rf"(?:[a-z]{{2,5}}_…|…|[0-9]{{6}}-)?({_DIGIT}+(?:-{_DIGIT}{{1,4}}){{0,2}})", re.ASCII
+)
+_LEAST_OF_PART: Final = 4  # digits
 
 
 class Form(NamedTuple):
@@ -88,6 +96,32 @@ async def look_up(tx: Tx, merchant_ids: Sequence[str], text: str) -> list[OrderR
             rows = await form.found_by.all(tx, merchant_id=list(merchant_ids), **values)
             refs |= dict.fromkeys(rows)
     return list(refs)
+
+
+def digits_of_part(text: str) -> str | None:
+    """Return the digits of a part of an id as pages show it: its end, or groups of a receipt.
+
+    None for a text that is no such part. A part has at least four digits, such as ``jqhrfc``,
+    ``order_…jqhrfc``, ``9E85`` and ``261128-9E85-0VJQ``.
+    """
+    match = _PART.fullmatch(text.strip().lower())
+    digits = "" if match is None else match[1].replace("-", "")
+    return digits if len(digits) >= _LEAST_OF_PART else None
+
+
+async def find_by_part(tx: Tx, merchant_id: str, text: str, limit: int) -> list[Order]:
+    """Return orders to whose id or receipt's number a part belongs, newest first."""
+    digits = digits_of_part(text)
+    if digits is None:
+        return []
+    refs = await lookup_queries.PART_OF_ID.all(
+        tx, merchant_id=merchant_id, digits=digits, limit=limit
+    )
+    ids = [ref.order_id for ref in refs]
+    orders_by_id = {
+        order.id: order for order in await OF_IDS.all(tx, merchant_id=merchant_id, ids=ids)
+    }
+    return [orders_by_id[order_id] for order_id in ids]
 
 
 async def find_by_anything(tx: Tx, text: str) -> Order:
