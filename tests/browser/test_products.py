@@ -60,6 +60,7 @@ async def _add_tea(page: Page, owner: Owner) -> None:
     await page.get_by_label("Name", exact=True).fill("Green tea, 100 g")
     await page.get_by_label("Price").fill("9,999.9.9")
     await page.get_by_label("Description").fill("Loose leaf.\nFrom a small garden.")
+    await page.get_by_text("Use the address of an image").click()
     await page.get_by_label("Image URL").fill(PICTURE)
     await page.get_by_role("button", name="Add the product").click()
     assert await page.get_by_label("Price").get_attribute("aria-invalid") == "true"
@@ -103,6 +104,12 @@ async def test_pages_of_products_and_sessions_fit_every_device(
     page.on("console", lambda message: messages.append(message.text))
     await _add_tea(page, owner)
     product = page.url.partition("?")[0]
+    await page.get_by_role("button", name="Edit").click()
+    await page.get_by_label("Name", exact=True).fill("Black tea")
+    await page.get_by_label("Price").fill("12")
+    preview = page.get_by_role("complementary", name="Preview of the payment page")
+    assert "Black tea\n\n$12.00" in await preview.inner_text()
+    await page.goto(product)
     await page.get_by_title("More actions").click()
     await page.get_by_role("button", name="Create a checkout session").click()
     await page.get_by_role("button", name="Create the session").click()

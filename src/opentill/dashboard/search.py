@@ -183,8 +183,8 @@ async def _find_payments(request: PageRequest, text: str) -> Group:
     href = _list_of(request, "payments", query=text)
     async with request.app.db.connection() as tx:
         parts = await orders.find_by_part(tx, request.merchant_id, text, SHOWN)
-    known = {order.id for order in page}
-    parts = [order for order in parts if order.id not in known]
+    listed_ids = {order.id for order in page}
+    parts = [order for order in parts if order.id not in listed_ids]
     page, total = [*parts, *page], total + len(parts)
     if not (page or note):
         page, total, href = await _find_payments_of_products(request, text)

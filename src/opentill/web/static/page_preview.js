@@ -1,0 +1,27 @@
+// Shows what is typed into the form of a product or a payment link in the preview of the payment page
+// beside it. Without this script the preview shows the values that were saved or sent.
+"use strict";
+
+for (const preview of document.querySelectorAll(".page-preview")) {
+  const form = preview.parentElement.querySelector("form[method=post]");
+  const text = (name) => form.elements[name]?.value.trim() ?? "";
+  const show = (name, value) => {
+    const place = preview.querySelector(`[data-shows="${name}"]`);
+    if (place) place.textContent = value || place.dataset.empty;
+  };
+  const amount = () => {
+    const typed = text(text("pricing") === "open" ? "least" : "price");
+    const number = Number(typed.replace(",", "."));
+    if (!typed || !Number.isFinite(number)) return typed;
+    const style = { style: "currency", currency: text("currency") };
+    return new Intl.NumberFormat(document.documentElement.lang, style).format(number);
+  };
+  form.addEventListener("input", () => {
+    const product = form.elements.product;
+    const isChosen = product && product.value && product.value !== "undecided";
+    const chosen = isChosen ? product.selectedOptions[0].textContent.split(" – ") : [];
+    show("name", isChosen ? chosen[0] : text("name"));
+    show("price", isChosen ? chosen[1] : amount());
+    show("description", isChosen ? "" : text("description"));
+  });
+}
