@@ -201,8 +201,8 @@ def test_rules_are_listed_added_moved_and_removed(opentill: Commands, credential
         "gateways", "explain", "--amount", "9", "--currency", "CNY", "--method", "ALIPAY"
     )
     assert explained[0]["why"] in {  # 2 % of the payments explore
-        f"rule {ordered['id']}: best success rate: 100 %",
-        f"rule {ordered['id']}: test of the success rate: 100 %",
+        f"rule {ordered['id']} (at position 1): best success rate: 100 %",
+        f"rule {ordered['id']} (at position 1): test of the success rate: 100 %",
     }
     changed = opentill.json(
         *rules, "set", named["id"], "--amount", "CNY:-300", "--device", "", "--others", *WHY

@@ -98,6 +98,32 @@ def test_rules_are_moved_and_removed_with_an_audit_entry(site: AccountsSite) -> 
     assert actions == ["gateways rules add", *moves, "gateways rules remove"]
 
 
+def test_a_rule_is_changed_and_keeps_its_position(site: AccountsSite) -> None:
+    account = site.add("Changed")
+    add(site, currencies="EUR")
+    add(site, currencies="USD", smallest="5", ranking="ACCOUNTS", account_1=account.id, only="1")
+    rule = stored_rules(site)[1]
+    assert f'href="{RULES}/{rule.id}"' in site.admin.get(RULES).text
+    page = site.admin.get(f"{RULES}/{rule.id}")
+    assert "Change rule 2" in visible_text(page.text)
+    assert '<dialog class="sheet" id="add" popover open' in page.text
+    for name, value in (("currencies", "USD"), ("smallest", "5.00")):
+        assert re.search(rf'id="{name}"[^>]*value="{value}"', page.text), name
+    path = f"{RULES}/{rule.id}/change"
+    form = {"currencies": "USD", "largest": "50", "ranking": "COST"}
+    refusal = site.admin.post(path, form | {"smallest": "x"})
+    assert (refusal.status_code, "Change rule 2" in visible_text(refusal.text)) == (400, True)
+    assert stored_rules(site)[1] == rule
+    assert site.admin.post(path, form).headers["location"] == f"{RULES}?done=changed"
+    changed = stored_rules(site)[1]
+    assert (changed.id, changed.position, changed.ranking) == (rule.id, 2, "COST")
+    assert (changed.smallest_minor, changed.largest_minor, changed.is_only) == (None, 5000, False)
+    assert [action for action, _ in site.audit(rule.id)][-1] == "gateways rules set"
+    missing = f"{RULES}/rr_00000000000000000000000000"
+    assert site.admin.get(missing).status_code == 404
+    assert site.admin.post(f"{missing}/change", form).status_code == 404
+
+
 def test_the_order_by_success_rate_explores_two_percent(site: AccountsSite) -> None:
     add(site, ranking="SUCCESS_RATE")
     add(site, ranking="SUCCESS_RATE", explore="0")
@@ -147,6 +173,7 @@ def test_only_administrators_change_rules(site: AccountsSite, role: str) -> None
         ("add", {"ranking": "PRIORITY"}),
         ("move", {"rule": rule.id, "direction": "up"}),
         ("remove", {"rule": rule.id}),
+        (f"{rule.id}/change", {"ranking": "PRIORITY"}),
     ):
         assert reader.post(f"{RULES}/{action}", form).status_code == 403
     page = reader.get(RULES)
@@ -177,7 +204,11 @@ def test_the_explanation_says_which_account_is_chosen_and_why_not_the_others(
     assert "Paused bank (sandbox) Does not take it It is paused" in text
     add(site, currencies="USD", ranking="ACCOUNTS", account_1=small.id)
     text = explain(site, amount="4")
-    assert re.search(r"Small bank \(sandbox\) Takes it Rule rr_…\w+; named by the rule", text), text
+    assert "Small bank (sandbox) Takes it Rule 1 ; named by the rule" in text
+    (rule,) = stored_rules(site)
+    page = site.admin.get(RULES, params=QUESTION | {"amount": "4"}).text
+    assert f'<a href="{RULES}#{rule.id}">Rule 1</a>' in page
+    assert f'<tr role="row" id="{rule.id}">' in page
     assert "sandbox Would follow" in text
     assert "Does not take it It does not take this method" in explain(site, method="PAYNOW")
 

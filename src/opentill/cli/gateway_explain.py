@@ -104,7 +104,7 @@ def _records(
         why = (
             _misfit_text(gateways, each.account, payment, each.misfit)
             if each.reason is None
-            else order_attempts.reason_text(each.reason, names)
+            else order_attempts.reason_text(each.reason, names, gateways.rules.positions)
         )
         records.append(
             {

@@ -31,15 +31,22 @@ _OBSTACLES: Final = {
 }
 
 
-def reason_text(reason: "RouteReason", names: Mapping[str, str]) -> str:
-    """Return why a payment goes to an account; ``names`` are those of accounts by id."""
+def reason_text(
+    reason: "RouteReason", names: Mapping[str, str], positions: Mapping[str, int]
+) -> str:
+    """Return why a payment goes to an account.
+
+    ``names`` are those of accounts by id, ``positions`` those of rules.
+    """
     is_by_weight_only = reason.by == "WEIGHT" and reason.priority is None
     text = _BY_WEIGHT if is_by_weight_only else _BASIS[reason.by]
     basis = text.format(
         priority=reason.priority, weight=reason.weight, percent=reason.success_percent
     )
     if reason.rule is not None:
-        basis = f"rule {reason.rule}: {basis}"
+        position = positions.get(reason.rule)
+        number = "removed since" if position is None else f"at position {position}"
+        basis = f"rule {reason.rule} ({number}): {basis}"
     passed = (
         _OBSTACLES[each.why].format(account=names.get(each.account, each.account))
         for each in reason.passed
@@ -50,10 +57,11 @@ def reason_text(reason: "RouteReason", names: Mapping[str, str]) -> str:
 async def list_records(tx: "Tx", order: "Order") -> list[dict[str, Any]]:
     """Return the attempts of an order, the oldest first."""
     from opentill import orders
-    from opentill.gateways import accounts
+    from opentill.gateways import accounts, rules
     from opentill.gateways.choice import decode_reason
 
     names = await accounts.list_names(tx)
+    positions = {rule.id: rule.position for rule in await rules.list_rules(tx)}
     records: list[dict[str, Any]] = []
     for attempt in await orders.attempts(tx, order.merchant_id, order.id):
         reason = decode_reason(attempt.route)
@@ -65,7 +73,7 @@ async def list_records(tx: "Tx", order: "Order") -> list[dict[str, Any]]:
                 "method": attempt.method,
                 "status": attempt.status,
                 "reason": attempt.reason,
-                "why": "" if reason is None else reason_text(reason, names),
+                "why": "" if reason is None else reason_text(reason, names, positions),
                 "createdAt": attempt.created_at,
             }
         )

@@ -189,6 +189,7 @@ MISFIT: Final[Mapping[Misfit | Literal["DAY_LIMIT"], str]] = {
 }
 RULE_RESULT: Final = {
     "added": N_("The rule is added. Every server uses it within five seconds."),
+    "changed": N_("The rule is changed. Every server uses it within five seconds."),
     "moved": N_("The rule is moved. Every server uses the new order within five seconds."),
     "removed": N_("The rule is removed. Every server stops using it within five seconds."),
 }

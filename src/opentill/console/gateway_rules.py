@@ -84,6 +84,7 @@ async def _page(
     status: int = 200,
     errors: Mapping[str, str] | None = None,
     form: Mapping[str, str] | None = None,
+    changed_id: str = "",
 ) -> Response:
     explained_errors: dict[str, str] = {}
     explained_accounts: list[ExplainedAccount] | None = None
@@ -100,12 +101,23 @@ async def _page(
             except Invalid as problem:
                 explained_errors = {problem.field or "amount": str(problem.reason)}
     names = {account.id: account.name for account in stored}
+    changed = next((rule for rule in listed if rule.id == changed_id), None)
+    if changed_id and changed is None:
+        raise NotFound
+    if changed is not None and form is None:
+        form = _form_of(changed)
+    choices = _choices(request, stored)
+    kept = (
+        [] if changed is None else [name for name in changed.accounts if name not in dict(choices)]
+    )
     return render.page(
         request,
         "routing_rules.html",
         400 if explained_errors else status,
         rows=[_row(request, rule, names, merchant_names) for rule in listed],
-        choices=_choices(request, stored),
+        choices=[*choices, *((name, names.get(name, name)) for name in kept)],
+        changed=changed,
+        most_accounts=len(_ACCOUNTS),
         methods=METHODS,
         rankings=RANKING,
         devices=_DEVICES,
@@ -118,7 +130,7 @@ async def _page(
         },
         explained_accounts=explained_accounts,
         explained_errors=explained_errors,
-        adds=errors is not None,
+        adds=errors is not None or changed is not None,
         errors={**(errors or {}), **explained_errors},
         form_id=form_ids.new_form_id(),
         manages=request.may("deployment.manage"),
@@ -210,19 +222,81 @@ async def _explain(request: PageRequest, tx: Tx) -> list[ExplainedAccount]:
     ]
 
 
+def _form_of(rule: RoutingRule) -> dict[str, str]:
+    """Return the fields of the form of a rule."""
+    limits = {"smallest": rule.smallest_minor, "largest": rule.largest_minor}
+    return {
+        **{f"{_METHOD}{method}": "1" for method in rule.methods},
+        "currencies": ", ".join(rule.currencies),
+        **{
+            name: "" if minor is None else money.show(minor, rule.currencies[0])
+            for name, minor in limits.items()
+        },
+        "merchant": rule.merchant_id or "",
+        "device": rule.device or "",
+        "ranking": rule.ranking,
+        **dict(zip(_ACCOUNTS, rule.accounts, strict=False)),
+        "only": "1" if rule.is_only else "",
+        "explore": "" if rule.exploration_percent is None else str(rule.exploration_percent),
+    }
+
+
+async def show_rule(request: PageRequest) -> Response:
+    """Show the form that changes a rule, in the list. Raises NotFound."""
+    return await _page(request, changed_id=request.ids["rule"])
+
+
+async def change_rule(request: PageRequest) -> Response:
+    """Change a rule, which keeps its position; servers use it within five seconds."""
+    form, rule_id = await request.form(), request.ids["rule"]
+    actor = people.actor_of(request.login, _REASON)
+    try:
+        new = _read_rule(form)
+    except Invalid as problem:
+        errors = {problem.field or "": str(problem.reason)}
+        return await _page(request, 400, errors, form, rule_id)
+
+    async def work(tx: Tx) -> None:
+        rule = await rules.find(tx, rule_id)
+        rule_with_merchant = await _with_merchant(tx, new, form)
+        listed = await accounts.list_accounts(tx)
+        existing = [name for name, _ in _choices(request, listed)]
+        await rules.change(tx, rule.id, rule_with_merchant, existing, request.now, actor=actor)
+
+    async with request.app.db.connection() as tx:
+        await rules.find(tx, rule_id)
+    try:
+        await request.app.db.run(work)
+    except NotFound:
+        return await _page(request, 400, {"merchant": _MERCHANT_ERROR}, form, rule_id)
+    except Invalid as problem:
+        return await _page(request, 400, _error_of(problem), form, rule_id)
+    return await _done(request, "changed")
+
+
+async def _with_merchant(tx: Tx, new: NewRule, form: Mapping[str, str]) -> NewRule:
+    """Return a rule with the merchant of the form. Raises NotFound."""
+    text = form.get("merchant", "").strip()
+    merchant_id = await find_merchant_id(tx, text) if text else None
+    return msgspec.structs.replace(new, merchant_id=merchant_id)
+
+
+def _error_of(problem: Invalid) -> dict[str, str]:
+    field, error = _ERRORS.get(problem.field or "", ("ranking", N_("This rule is not possible")))
+    return {field: error}
+
+
 async def add_rule(request: PageRequest) -> Response:
     """Add a rule; servers use it within five seconds."""
     form = await request.form()
     actor = people.actor_of(request.login, _REASON)
     try:
-        new, position = _read_rule(form)
+        new, position = _read_rule(form), _number(form, "position")
     except Invalid as problem:
         return await _page(request, 400, {problem.field or "": str(problem.reason)}, form)
 
     async def work(tx: Tx) -> str:
-        text = form.get("merchant", "").strip()
-        merchant_id = await find_merchant_id(tx, text) if text else None
-        rule = msgspec.structs.replace(new, merchant_id=merchant_id)
+        rule = await _with_merchant(tx, new, form)
         existing = [name for name, _ in _choices(request, await accounts.list_accounts(tx))]
         return (await rules.add(tx, rule, position, existing, request.now, actor=actor)).id
 
@@ -233,15 +307,12 @@ async def add_rule(request: PageRequest) -> Response:
     except NotFound:
         return await _page(request, 400, {"merchant": _MERCHANT_ERROR}, form)
     except Invalid as problem:
-        field, error = _ERRORS.get(
-            problem.field or "", ("ranking", N_("This rule is not possible"))
-        )
-        return await _page(request, 400, {field: error}, form)
+        return await _page(request, 400, _error_of(problem), form)
     return await _done(request, "added")
 
 
-def _read_rule(form: Mapping[str, str]) -> tuple[NewRule, int | None]:
-    """Return the rule of a form and its position. Raises Invalid, whose reason is a text."""
+def _read_rule(form: Mapping[str, str]) -> NewRule:
+    """Return the rule of a form, without its merchant. Raises Invalid, whose reason is a text."""
     codes = tuple(form["currencies"].upper().replace(",", " ").split())
     limits: dict[str, int | None] = {}
     for name in ("smallest", "largest"):
@@ -260,7 +331,7 @@ def _read_rule(form: Mapping[str, str]) -> tuple[NewRule, int | None]:
         raise Invalid("account_1", N_("Leave the accounts out, or choose “These accounts first”"))
     if ranking == "ACCOUNTS" and not listed:
         raise Invalid("account_1", N_("Choose an account"))
-    new = NewRule(
+    return NewRule(
         methods=tuple(name for name in METHODS if form.get(f"{_METHOD}{name}")),
         currencies=codes,
         smallest_minor=limits["smallest"],
@@ -271,7 +342,6 @@ def _read_rule(form: Mapping[str, str]) -> tuple[NewRule, int | None]:
         exploration_percent=rules.default_exploration(ranking, _number(form, "explore")),
         is_only=bool(form.get("only")),
     )
-    return new, _number(form, "position")
 
 
 def _number(form: Mapping[str, str], name: str) -> int | None:
@@ -317,6 +387,15 @@ _CHANGES: Final[dict[str, Any]] = {"proves": N_("Change the routing rules")}
 pages: Final = (
     Page("GET", PLACE, "deployment.read", list_rules, menu=N_("Routing rules"), group="system"),
     Page("POST", f"{PLACE}/add", "deployment.manage", add_rule, fields=_FIELDS, **_CHANGES),
+    Page("GET", f"{PLACE}/{{rule:id}}", "deployment.manage", show_rule),
+    Page(
+        "POST",
+        f"{PLACE}/{{rule:id}}/change",
+        "deployment.manage",
+        change_rule,
+        fields=tuple(name for name in _FIELDS if name != "position"),
+        **_CHANGES,
+    ),
     Page("POST", f"{PLACE}/remove", "deployment.manage", remove_rule, fields=("rule",), **_CHANGES),
     Page(
         "POST",

@@ -3,8 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
+from markupsafe import Markup, escape
+
+from opentill.gateways import Gateways
 from opentill.gateways.choice import Basis, Obstacle, RouteReason, decode_reason
 from opentill.orders import PaymentAttempt
+from opentill.portal.model import CONSOLE_PATH
 from opentill.portal.payment_timeline import Fact
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
@@ -38,8 +42,8 @@ def attempt_facts(request: PageRequest, attempt: PaymentAttempt) -> tuple[Fact, 
     return account, (N_("Why this gateway"), reason_text(request, reason))
 
 
-def reason_text(request: PageRequest, reason: RouteReason) -> str:
-    """Return why a payment goes to an account."""
+def reason_text(request: PageRequest, reason: RouteReason) -> Markup:
+    """Return why a payment goes to an account; a rule is a link to its line in the list."""
     _ = request.localizer.gettext
     is_by_weight_only = reason.by == "WEIGHT" and reason.priority is None
     text = _BY_WEIGHT if is_by_weight_only else BASIS[reason.by]
@@ -49,8 +53,21 @@ def reason_text(request: PageRequest, reason: RouteReason) -> str:
         "percent": f"{reason.success_percent}%",
     }
     used = {name: value for name, value in values.items() if f"{{{name}}}" in text}
-    rule = [] if reason.rule is None else [_("Rule {rule}", rule=f"rr_…{reason.rule[-6:]}")]
+    rule = [] if reason.rule is None else [_rule_text(request, reason.rule)]
     passed = (
         _(OBSTACLE[each.why], account=request.account_name(each.account)) for each in reason.passed
     )
-    return "; ".join([*rule, _(text, **used), *passed])
+    return Markup("; ").join([*rule, _(text, **used), *passed])
+
+
+def _rule_text(request: PageRequest, rule_id: str) -> Markup:
+    """Name a rule by its position, which may have changed since; a removed one by its id."""
+    _, gateways = request.localizer.gettext, request.app.gateways
+    position = gateways.rules.positions.get(rule_id) if isinstance(gateways, Gateways) else None
+    if position is None:
+        return escape(_("Rule {rule}, removed since", rule=f"rr_…{rule_id[-6:]}"))
+    text = _("Rule {rule}", rule=request.localizer.number(position))
+    if not request.may("deployment.read"):
+        return escape(text)
+    place = f"{CONSOLE_PATH}/routing-rules#{rule_id}"
+    return Markup('<a href="{}">{}</a>').format(place, text)

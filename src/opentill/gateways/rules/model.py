@@ -74,6 +74,11 @@ class RuleSet:
         """Whether a rule orders by success rate."""
         return any(rule.ranking == "SUCCESS_RATE" for rule in self._rules)
 
+    @property
+    def positions(self) -> dict[str, int]:
+        """The position of each rule by its id."""
+        return {rule.id: rule.position for rule in self._rules}
+
     def __len__(self) -> int:
         """Return the number of rules."""
         return len(self._rules)
