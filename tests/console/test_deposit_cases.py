@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from console.console_pages import visible_text
+from console.console_pages import hidden_fields, visible_text
 from opentill import deposits, orders
 from opentill.core.ids import new_id
 from support.api_server import Shop
@@ -35,7 +35,21 @@ def test_a_transfer_is_listed_until_it_is_handled(shop: Shop) -> None:
     assert f"/console/payments/{order_id}" in page.text
     assert "A token that the account does not take" in visible_text(page.text)
     assert "Token transfers that need attention: 1" in visible_text(agent.get("/console").text)
-    server.tx(
-        lambda tx: deposits.close_case(tx, case_id, "ann", "ignored, the token is worthless", now)
-    )
+    form = {"case": case_id, "reason": "ignored, the token is worthless"}
+    support = create_person(server, None, staff_role="auditor")
+    assert support.post(PATH, form).status_code == 403
+    for reason in (" ", "x" * 401):
+        refusal = agent.post(PATH, form | {"reason": reason})
+        assert (refusal.status_code, 'id="reason-error"' in refusal.text) == (400, True)
+    form_id = hidden_fields(page.text)["form_id"]
+    for _ in range(2):  # sent twice, it has one effect
+        response = agent.post(PATH, form | {"form_id": form_id})
+        assert response.headers["location"] == f"{PATH}?done=1"
     assert order_id not in agent.get(PATH).text
+    refusal = agent.post(PATH, form)
+    assert refusal.status_code == 409
+    assert "Somebody else has handled this transfer meanwhile." in visible_text(refusal.text)
+    (case,) = server.tx(lambda tx: deposits.cases_of_attempts(tx, [order.paid_attempt_id or ""]))
+    assert (case.closed_by, case.resolution) == (agent.audit_name, form["reason"])
+    rows = server.sql("select action, who from audit_log where subject = $1", case_id)
+    assert [tuple(row.values()) for row in rows] == [("deposits handled", agent.audit_name)]

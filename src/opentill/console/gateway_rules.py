@@ -107,7 +107,7 @@ async def _page(
     if changed is not None and form is None:
         form = _form_of(changed)
     choices = _choices(request, stored)
-    kept = (
+    former_accounts = (
         [] if changed is None else [name for name in changed.accounts if name not in dict(choices)]
     )
     return render.page(
@@ -115,7 +115,7 @@ async def _page(
         "routing_rules.html",
         400 if explained_errors else status,
         rows=[_row(request, rule, names, merchant_names) for rule in listed],
-        choices=[*choices, *((name, names.get(name, name)) for name in kept)],
+        choices=[*choices, *((name, names.get(name, name)) for name in former_accounts)],
         changed=changed,
         most_accounts=len(_ACCOUNTS),
         methods=METHODS,

@@ -56,8 +56,8 @@ NEED_TEXT: Final = {
     ),
     "deposits": N_(
         "Customers sent more tokens than were due or tokens that the account does not take, or a "
-        "confirmed transfer disappeared from its chain. Record what you did with `opentill "
-        "deposits handled`."
+        "confirmed transfer disappeared from its chain. Send tokens back from your wallet, then "
+        "record here what you did."
     ),
     "duplicates": N_(
         "Customers paid the same order twice, and the second payment was not refunded within an "

@@ -34,7 +34,6 @@ from opentill.console.need_columns import (
     WITH_REASON,
     Column,
 )
-from opentill.console.need_labels import DEPOSIT_CASE
 from opentill.console.second_person import count_approvable, count_confirmable_resets
 from opentill.console.zone import ZONE
 from opentill.core.languages import Language
@@ -289,22 +288,8 @@ async def _paid_twice(tx: Tx, now: int) -> list[Item]:
     ]
 
 
-async def _deposits(tx: Tx, _now: int) -> list[Item]:
-    return [
-        Item(
-            merchant_id=case.merchant_id,
-            order_id=case.order_id,
-            subject=case.order_id,
-            page=f"/payments/{case.order_id}",
-            at=case.opened_at,
-            detail=case.kind,
-        )
-        for case in (await deposits.list_open_cases(tx))[:MOST]
-    ]
-
-
-def _explain_deposit(kind: str, language: Language) -> str:
-    return translate("merchant", language, DEPOSIT_CASE[kind])
+async def _count_deposits(tx: Tx, _now: int) -> int:
+    return min(await deposits.count_open_cases(tx), MOST)
 
 
 async def _books(tx: Tx, _now: int) -> int:
@@ -379,7 +364,13 @@ NEEDS: Final = (
         limit=MOST,
     ),
     _need_with_list("duplicates", "payments.read", _duplicates, WITH_REASON),
-    _need_with_list("deposits", "payments.read", _deposits, OF_NOTICES, _explain_deposit),
+    Need(
+        name="deposits",
+        permission="payments.read",
+        count=_count_deposits,
+        page="/needs/deposits",
+        limit=MOST,
+    ),
     _need_with_list("paid_twice", "payments.read", _paid_twice, OF_NUMBERS),
     _need_with_list(
         "failed_refunds", "payments.read", _failed_refunds, WITH_REASON, refund_failures.text_of
