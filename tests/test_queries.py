@@ -195,6 +195,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         "figures.brand_queries": "CLEAR DIFFER DISPUTES_OF_ALL LOCK PAYMENTS_OF_ALL RECOUNT",
         "figures.gateway_queries": "DIFFER RECOUNT",
         "figures.queries": "PAID_BY_MERCHANT WAITING",
+        "gateways.accounts.queries": "FREE_PREPAID",
         "http.queries": "PRUNE PRUNE_IGNORED PRUNE_REFUSED",
         "ledger.incremental_queries": "NEXT",
         "ledger.queries": "BALANCES_OF MERCHANTS_AFTER OVERDUE VIOLATED",

@@ -67,6 +67,7 @@ async def create_order_with_balance(tx: Tx) -> Order:
     order = await create_order_in(tx, "PAID")
     await make_adjustment(tx, order.merchant_id, "recharge", 10_000)
     await make_adjustment(tx, order.merchant_id, "freeze", 2_000)
+    await make_adjustment(tx, order.merchant_id, "topup", 600)
     return order
 
 
@@ -80,6 +81,9 @@ ADJUSTMENTS = (
     ("correct", "pending", 500, ("BALANCE_CORRECTION", "platform", "pending", 500)),
     ("correct", "pending", -500, ("BALANCE_CORRECTION", "pending", "platform", 500)),
     ("fee", "available", 500, ("FEE", "available", "platform", 500)),
+    ("topup", "available", 500, ("ADMIN_RECHARGE", "bank", "prepaid", 500)),
+    ("prepay", "available", 500, ("FREEZE", "available", "prepaid", 500)),
+    ("unprepay", "available", 500, ("UNFREEZE", "prepaid", "available", 500)),
 )
 
 
@@ -124,6 +128,8 @@ def test_the_cases_above_are_all_adjustments_that_the_code_allows() -> None:
 REFUSED = (
     # Each row: kind, amount, other fields, refused field, part of the reason.
     ("freeze", 8_001, {}, "amount", "available balance at or above 0.00 USD"),
+    ("prepay", 8_001, {}, "amount", "available balance at or above 0.00 USD"),
+    ("unprepay", 601, {}, "amount", "at most what no payment has reserved: 6.00 USD"),
     ("fee", 8_001, {}, "amount", "available balance at or above 0.00 USD"),
     ("unfreeze", 2_001, {}, "amount", "at most what operators froze: 20.00 USD"),
     ("correct", -18_001, {"order": True}, "amount", "available balance at or above -100.00 USD"),

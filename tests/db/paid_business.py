@@ -12,6 +12,7 @@ from opentill import (
     checkouts,
     disputes,
     gateways,
+    ledger,
     orders,
     payment_links,
     products,
@@ -28,7 +29,7 @@ from opentill.orders.search.model import ExportCursor, OrderFilters
 from opentill.orders.settlement import service as settlement
 from opentill.payment_links import queries as link_queries
 from opentill.refunds import jobs as refund_jobs
-from support import world
+from support import prepaid, world
 from support.api_server import ApiServer, Shop
 from support.epay_shop import EpayShop, Inbox
 from support.people import TESTER
@@ -201,6 +202,24 @@ class PaidBusiness:
         api_server.tx(lambda tx: world.submit_attempt(tx, manual, self.now, gateway="manual"))
         self.shop.confirm(manual.id)
         self._query_attempt()
+
+    def pay_directly(self) -> None:
+        """Pay through an account of the merchant, and read what that leaves in the balance."""
+        api_server = self.api_server
+        api_server.tx(lambda tx: prepaid.adjust(tx, self.id, "topup", 10_000))
+        for outcome in ("SUCCEEDED", "DECLINED"):
+            order = self.place_order()
+            attempt = api_server.tx(
+                lambda tx, order=order: prepaid.submit_direct(tx, order, self.advance())
+            )
+            assert attempt is not None
+            api_server.tx(
+                lambda tx, attempt=attempt, outcome=outcome: world.report_payment(
+                    tx, attempt, outcome, self.now
+                )
+            )
+        assert api_server.tx(lambda tx: ledger.list_newest_of_prepaid(tx, self.id, 5))
+        assert api_server.tx(lambda tx: ledger.find_free_prepaid(tx, self.id, "USD"))
 
     def _confirm_batch(self) -> None:
         # No report is about this order, so it stays unpaid.

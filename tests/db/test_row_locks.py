@@ -80,22 +80,36 @@ MERCHANT: Final = Case(
     "merchants", lambda row: {"merchant_id": row["id"]}, changed_column=None, allows_references=True
 )
 # Statements that change the rows that they lock.
-CHANGING: Final = ("orders.transition_queries.SUBMITTED_WITHIN_LIMIT",)
+CHANGING: Final = tuple(
+    f"orders.transition_queries.SUBMITTED_{name}"
+    for name in ("WITHIN_LIMIT", "PREPAID", "PREPAID_WITHIN_LIMIT")
+)
+
+
+def by_submission(row: Row) -> dict[str, Any]:
+    return {
+        "merchant_id": row["merchant_id"], "order_id": row["id"], "source": row["status"],
+        "history_number": row["history_number"], "target": "CREATING", "event": "submitted",
+        "cause": "", "customer_email": "", "customer_name": None, "payer_ip": "",
+        "attempt_id": new_id("att"), "gateway": "gat_1", "method": "CREDIT_CARD",
+        "amount_minor": 1, "currency": row["currency"], "locale": "en", "check_at": LATE,
+        "now": LATE, "limit_day": 0, "route": None, "prepaid_minor": 0,
+    }  # fmt: skip
+
+
+def by_prepaid_submission(row: Row) -> dict[str, Any]:
+    return {**by_submission(row), "settled_currency": row["settled_currency"]}
+
+
 CASES: Final = {
     "orders.queries.LOCKED": Case("orders", by_id),
     "orders.transition_queries.SUBMITTED_WITHIN_LIMIT": Case(
-        "orders",
-        lambda row: {
-            "merchant_id": row["merchant_id"], "order_id": row["id"], "source": row["status"],
-            "history_number": row["history_number"], "target": "CREATING", "event": "submitted",
-            "cause": "", "customer_email": "", "customer_name": None, "payer_ip": "",
-            "attempt_id": new_id("att"), "gateway": "gat_1", "method": "CREDIT_CARD",
-            "amount_minor": 1, "currency": row["currency"], "locale": "en", "check_at": LATE,
-            "now": LATE, "limit_day": 0, "route": None,
-        },
-        changed_column=None,
-        where="status = 'PENDING'",
+        "orders", by_submission, changed_column=None, where="status = 'PENDING'"
     ),
+    **dict.fromkeys(CHANGING[1:], Case(
+        "orders", by_prepaid_submission, changed_column=None,
+        where="status = 'PENDING' and merchant_id in (select merchant_id from balances)",
+    )),
     "orders.payments.queries.LOCK_MANY": Case("orders", by_ids),
     "orders.payments.queries.LOCK_NUMBER": Case(
         "orders", by_id, changed_column=None, where="id in (select order_id from epay_orders)"

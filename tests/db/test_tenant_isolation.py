@@ -127,9 +127,10 @@ EXPLAINED: Final = frozenset(
         "refunds.queries": "ANYWHERE GATEWAYS_DUE",
         # staff and processes read the accounts of all merchants, which tests/gateways tests
         "gateways.rules.queries": "INSERT UPDATE",
-        "gateways.accounts.queries": "STORED LIST BY_ID STORED_BY_ID IDS_OF INSERT",
+        "gateways.accounts.queries": "STORED LIST BY_ID STORED_BY_ID IDS_OF INSERT FREE_PREPAID",
         # these return 0 here
         "adjustments.queries ": "FROZEN",
+        "refunds.queries ": "RETURNED_FEES",
         "checkouts.queries ": "ATTEMPTS",
         # Epay is set up with these before the merchant has rows: tests/epay/test_placing_orders.py
         "epay.queries": "MERCHANT_OF_PID LIST_PID INSERT ALL SET_TYPE",
@@ -139,7 +140,7 @@ EXPLAINED: Final = frozenset(
         "epay.queries   ": "IS_BEING_PAID",
         # no account has a day limit here: tests/gateways/test_day_limits.py
         "orders.payments.queries    ": "RELEASE_LIMIT COUNT_AGAIN",
-        "orders.transition_queries  ": "SUBMITTED_WITHIN_LIMIT",
+        "orders.transition_queries  ": "SUBMITTED_WITHIN_LIMIT SUBMITTED_PREPAID_WITHIN_LIMIT",
         # this queries a gateway before it is due: tests/gateways/test_query_frequency.py
         "orders.payments.queries  ": "QUERY_SOON",
         # these are about members; tests/portal/test_permissions.py tests each role
@@ -209,6 +210,7 @@ def test_no_statement_reads_or_changes_another_merchants_rows_with_the_same_ids(
         business.read_balance_pages()
         business.search_orders()
         business.filter_lists()
+        business.pay_directly()
     assert not examiner.problems, "\n".join(examiner.problems)
     missing = [name for name in REQUIRED if name not in examiner.examined]
     assert not missing, " ".join(missing)

@@ -16,7 +16,7 @@ SUM = "the balance equals the sum of its entries"
 ZERO = "the sum over all accounts is zero"
 ROW = "entries have a balance row"
 MOVE = "every entry is a movement of the table"
-PAYMENT = "an order has its PAYMENT exactly when it was paid"
+PAYMENT = "an order has its PAYMENT exactly when the platform was paid"
 FEE = "an order has the FEE of its gross less its net exactly when it was paid"
 ATTEMPT = "a paid order was paid by exactly one attempt"
 COUNTS = "an order counts its refunds, and they are at most what was paid"
@@ -106,6 +106,8 @@ FIGURES = "figures are the sums of the entries that are counted"
 AWAITED = "awaited money is what its entries left in the account"
 FAILED = "failed attempts are counted in the quarter hour that they name"
 BRANDS = "payments by card brand are counted once, in their month"
+RESERVED = "prepaid balances reserve the fees of attempts that may still be paid"
+DIRECTLY = "an order was paid directly exactly if its attempt took a prepaid fee"
 EVENTS = event_queries.SENTENCE
 
 _REVERSED: Final = "status = 'FAILED' and succeeded_at is not null"
@@ -170,8 +172,27 @@ _OF_REFUNDS: Final = (
      "and r.source = 'GATEWAY' and position(r.id in body) > 0)"), EVENTS),
 )  # fmt: skip
 
+# SQL that corrupts payments that went to the merchant directly.
+_OF_DIRECT: Final = (
+    ("update balances set prepaid_reserved = prepaid_reserved + 1 where prepaid > 0", RESERVED),
+    ("update payment_attempts set prepaid_held = false where prepaid_held", RESERVED),
+    ("update payment_attempts set prepaid_minor = 41 where prepaid_held", RESERVED),
+    ("update orders set paid_directly = false where paid_directly", DIRECTLY),
+    ("update orders set paid_directly = true where status = 'SETTLED'", DIRECTLY),
+    ("update orders set paid_directly = false where paid_directly", FEE),
+    ("update orders set paid_directly = false where paid_directly", PAYMENT),
+    ("delete from entries where type = 'FEE' and from_account = 'prepaid'", FEE),
+    ("update orders set due_at = 1, settle_at = 1 where paid_directly", STANDS),
+    ("delete from entries where type = 'FEE' and to_account = 'prepaid'", REFUND),
+    ("update refunds set fee_returned_minor = 0 where fee_returned_minor > 0", REFUND),
+    ("update refunds set debit_minor = 1 where fee_returned_minor > 0", REFUND),
+    ("update refunds set fee_returned_minor = 1 where debit_minor > 0", REFUND),
+    ("delete from entries where source_type = 'operator' and to_account = 'prepaid'", ADJUSTMENT),
+)  # fmt: skip
+
 FEATURE_CORRUPTIONS: Final = (
     *_OF_REFUNDS,
+    *_OF_DIRECT,
     ("delete from events", EVENTS),
     ("delete from events where type = 'order.paid'", EVENTS),
     ("delete from events where type = 'order.closed'", EVENTS),

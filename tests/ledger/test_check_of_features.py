@@ -13,12 +13,13 @@ from ledger.corruptions import (
     corrupted,
     drop_constraints,
 )
-from opentill import adjustments, payouts
+from opentill import adjustments, orders, payouts
 from opentill.adjustments import AdjustmentRequest
 from opentill.db.database import Db, Tx
 from opentill.figures import jobs as figure_jobs
 from opentill.integrity.rules import check_books, statements
 from opentill.payouts import PayoutRequest
+from support import prepaid
 from support.books import assert_books
 from support.world import (
     NOW,
@@ -45,6 +46,7 @@ async def create_books(tx: Tx) -> None:
     for outcome in ("REFUSED", "SUCCEEDED"):
         await report_refund(tx, await create_refund(tx, order, "1.00"), outcome)
     await _create_providers_refunds(tx)
+    await _create_direct_payments(tx)
     recovered = await create_order_in(tx, "CHARGEBACK")
     await report_dispute(tx, recovered, "RECOVERED")
     await report_dispute(tx, await create_order_in(tx, "DISPUTED"), "WON")
@@ -64,6 +66,18 @@ async def create_books(tx: Tx) -> None:
             await payouts.pay(tx, payout.id, "TRN", "why", "ann", NOW)
         elif number == 1:
             await payouts.fail(tx, payout.id, "why", "ann", NOW)
+
+
+async def _create_direct_payments(tx: Tx) -> None:
+    """Create a direct payment whose refund returns a part of the fee, and one in progress."""
+    paid, waiting = [await create_order(tx, refund_fee_policy="RETURNED") for _ in range(2)]
+    for order in (paid, waiting):
+        await prepaid.adjust(tx, order.merchant_id, "topup", 100)
+    attempts = [await prepaid.submit_direct(tx, order) for order in (paid, waiting)]
+    assert attempts[0] is not None
+    await report_payment(tx, attempts[0], "SUCCEEDED")
+    order = await orders.find(tx, paid.merchant_id, paid.id)
+    await report_refund(tx, await create_refund(tx, order, "4.00"), "SUCCEEDED")
 
 
 async def _create_providers_refunds(tx: Tx) -> None:

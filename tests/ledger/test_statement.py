@@ -50,26 +50,26 @@ async def test_opening_plus_movements_equals_closing(db: Db) -> None:
         "OPENING", "PAYMENT", "FEE", "FREEZE", "REFUND", "PAYMENT", "FEE",
         "FEE", "FREEZE", "PAYMENT", "REFUND", "CLOSING",
     ]  # fmt: skip
-    assert lines[0].after == (0, 0, 0, 0)
+    assert lines[0].after == (0, 0, 0, 0, 0)
     sums = {line.type: line.moved for line in lines if line.row == "TOTAL"}
     assert sums == {
-        "FEE": (-60, 0, 0, 0),
-        "FREEZE": (-200, 0, 200, 0),
-        "PAYMENT": (1499, 0, 0, 0),
-        "REFUND": (0, 0, -200, 0),
+        "FEE": (-60, 0, 0, 0, 0),
+        "FREEZE": (-200, 0, 200, 0, 0),
+        "PAYMENT": (1499, 0, 0, 0, 0),
+        "REFUND": (0, 0, -200, 0, 0),
     }
-    assert (lines[-1].moved, lines[-1].after) == ((1239, 0, 0, 0), (1239, 0, 0, 0))
+    assert (lines[-1].moved, lines[-1].after) == ((1239, 0, 0, 0, 0), (1239, 0, 0, 0, 0))
 
 
 @pytest.mark.parametrize(
     ("start", "end", "opening", "numbers", "closing"),
     [
-        (None, NOW, (0, 0, 0, 0), [1, 2], (959, 0, 0, 0)),
-        (NOW + 1, NOW + DAY, (959, 0, 0, 0), [3, 4], (759, 0, 0, 0)),
-        (NOW + DAY, NOW + DAY, (959, 0, 0, 0), [3, 4], (759, 0, 0, 0)),
-        (NOW + DAY + 1, None, (759, 0, 0, 0), [5, 6], (1239, 0, 0, 0)),
-        (NOW + 3 * DAY, None, (1239, 0, 0, 0), [], (1239, 0, 0, 0)),
-        (None, NOW - 1, (0, 0, 0, 0), [], (0, 0, 0, 0)),
+        (None, NOW, (0, 0, 0, 0, 0), [1, 2], (959, 0, 0, 0, 0)),
+        (NOW + 1, NOW + DAY, (959, 0, 0, 0, 0), [3, 4], (759, 0, 0, 0, 0)),
+        (NOW + DAY, NOW + DAY, (959, 0, 0, 0, 0), [3, 4], (759, 0, 0, 0, 0)),
+        (NOW + DAY + 1, None, (759, 0, 0, 0, 0), [5, 6], (1239, 0, 0, 0, 0)),
+        (NOW + 3 * DAY, None, (1239, 0, 0, 0, 0), [], (1239, 0, 0, 0, 0)),
+        (None, NOW - 1, (0, 0, 0, 0, 0), [], (0, 0, 0, 0, 0)),
     ],
 )
 async def test_a_range_begins_where_the_previous_one_ended(
@@ -105,7 +105,9 @@ async def test_the_file_conforms_to_rfc_4180_and_amounts_are_numbers(db: Db) -> 
 
 
 async def test_a_description_cannot_be_a_spreadsheet_formula() -> None:
-    line = Line(row="MOVEMENT", currency="USD", description='=HYPERLINK("x")', moved=(-40, 0, 0, 0))
+    line = Line(
+        row="MOVEMENT", currency="USD", description='=HYPERLINK("x")', moved=(-40, 0, 0, 0, 0)
+    )
     row = statement.cells(statement.LineOut.from_line(line))
     assert '\'=HYPERLINK("x")' in row
     assert "-0.40" in row

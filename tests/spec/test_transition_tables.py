@@ -8,6 +8,7 @@ changes no row. ``tests/orders/test_transitions.py`` tests orders that are not y
 import itertools
 from typing import Any
 
+import msgspec
 import pytest
 
 from opentill import adjustments, disputes, ledger, orders
@@ -280,6 +281,13 @@ async def test_only_a_waiting_adjustment_can_be_decided(tx: Tx, kind, initial, d
         kind="freeze", amount_minor=700, reference=new_reference(), reason="why", by="ann"
     )
     await adjustments.request(tx, shop_id, freeze, None, NOW)
+    await adjustments.request(
+        tx,
+        shop_id,
+        msgspec.structs.replace(freeze, kind="topup", reference=new_reference()),
+        None,
+        NOW,
+    )
     order = await create_order_in(tx, "PENDING")
     order_id = None
     if kind == "correct":

@@ -738,7 +738,10 @@ export interface Transaction {
   availableAfter: string;
   /** What was paid by customers and not settled yet, after this movement. */
   pendingAfter: string;
-  /** What was held for refunds, disputes and as rolling reserve, after this movement. */
+  /**
+   * What was held for refunds, disputes and as rolling reserve, and the prepaid balance, after
+   * this movement.
+   */
   frozenAfter: string;
   /** What kind of thing moved it, such as `order`, `refund` or `payout`. */
   sourceType: string;
@@ -759,7 +762,7 @@ export interface Balance {
   available: string;
   /** What customers have paid and what is not settled yet. */
   pending: string;
-  /** What is held for refunds, disputes and as rolling reserve. */
+  /** What is held for refunds, disputes and as rolling reserve, and the prepaid balance. */
   frozen: string;
   /** Your settlement currency, an ISO 4217 code. */
   currency: string;

@@ -9,10 +9,10 @@ from opentill.core import money, structs
 from opentill.ledger import Account, Held, Movement
 from opentill.ledger import Type as PostingType
 
-Kind = Literal["freeze", "unfreeze", "recharge", "correct", "fee"]
+Kind = Literal["freeze", "unfreeze", "recharge", "correct", "fee", "topup", "prepay", "unprepay"]
 Status = Literal["WAITING", "DONE", "REJECTED"]
 Decision = Literal["approve", "reject"]
-Floor = Literal["none", "zero", "overdraft", "frozen by operators"]
+Floor = Literal["none", "zero", "overdraft", "frozen by operators", "reserved fees"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
@@ -21,7 +21,8 @@ class Move(msgspec.Struct, frozen=True):
 
     ``sign`` is the sign that the entered amount must have; only a correction may be negative.
     ``floor`` limits what the posting takes from ``source``: nothing below zero, nothing below the
-    merchant's overdraft limit, only what operators froze, or any amount ("none").
+    merchant's overdraft limit, only what operators froze, nothing of the prepaid balance that
+    payments have reserved, or any amount ("none").
     """
 
     kind: Kind
@@ -44,7 +45,16 @@ MOVES: Final = (
     Move("correct", "pending", +1, "BALANCE_CORRECTION", "platform", "pending", "none"),
     Move("correct", "pending", -1, "BALANCE_CORRECTION", "pending", "platform", "overdraft"),
     Move("fee", "available", +1, "FEE", "available", "platform", "zero"),
+    Move("topup", "available", +1, "ADMIN_RECHARGE", "bank", "prepaid", "none"),
+    Move("prepay", "available", +1, "FREEZE", "available", "prepaid", "zero"),
+    Move("unprepay", "available", +1, "UNFREEZE", "prepaid", "available", "reserved fees"),
 )
+# Descriptions of the entries of the prepaid balance; merchants make some of them themselves.
+_PREPAID_TEXTS: Final[dict[Kind, str]] = {
+    "topup": "Prepaid balance topped up",
+    "prepay": "Moved to the prepaid balance",
+    "unprepay": "Moved back from the prepaid balance",
+}
 BY_KIND: Final = {(move.kind, move.account, move.sign): move for move in MOVES}
 # The transitions of an adjustment that waits for a second operator.
 DECISIONS: Final[dict[tuple[Status, Decision], Status]] = {
@@ -112,7 +122,7 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
         """The posting of the adjustment."""
         move, amount = self.move, abs(self.amount_minor)
         suffix = f" for {self.order_id}" if self.order_id else ""
-        text = f"{self.kind.capitalize()} by the operator{suffix}"
+        text = _PREPAID_TEXTS.get(self.kind, f"{self.kind.capitalize()} by the operator{suffix}")
         return Movement(move.posting, move.source, move.target, amount, "operator", self.id, text)
 
 

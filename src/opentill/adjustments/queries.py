@@ -67,7 +67,7 @@ RECHARGES = Query(
     CurrencySum,
     """
     select currency, sum(amount_minor)::bigint as amount_minor from adjustments
-    where kind = 'recharge' and status = 'DONE' group by currency
+    where kind in ('recharge', 'topup') and status = 'DONE' group by currency
     """,
 )
 # The amount that operators have frozen and not unfrozen.

@@ -143,6 +143,12 @@ async def _post(tx: Tx, merchant: Merchant, adjustment: Adjustment, now: int) ->
     )
     if floor == "zero":
         _check_floor(after, adjustment, 0)
+    elif floor == "reserved fees" and after.free_prepaid < 0:
+        most = money.show(after.free_prepaid + adjustment.amount_minor, adjustment.currency)
+        reason = (
+            f"amount must be at most what no payment has reserved: {most} {adjustment.currency}"
+        )
+        raise Invalid("amount", reason)
     elif floor == "overdraft":
         _check_floor(after, adjustment, -merchant.overdraft_minor)
 

@@ -1,4 +1,4 @@
-"""``opentill balance show|freeze|unfreeze|recharge|correct|fee|waiting|approve|reject``."""
+"""``opentill balance show|freeze|unfreeze|recharge|correct|fee|topup|prepay|unprepay|…``."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
@@ -22,6 +22,9 @@ _SIMPLE: Final["tuple[tuple[Kind, str], ...]"] = (
     ("unfreeze", "Release money that operators hold."),
     ("recharge", "Add money that the merchant sent to your bank."),
     ("fee", "Charge a fee to the available balance."),
+    ("topup", "Add money that the merchant sent to your bank to the prepaid balance."),
+    ("prepay", "Move available money to the prepaid balance."),
+    ("unprepay", "Move prepaid money back to the available balance."),
 )
 
 
@@ -46,7 +49,7 @@ def show(merchant: resolve.AnyId) -> dict[str, Any]:
         whose = await resolve.merchant(tx, merchant)
         currency = whose.settlement_currency
         held_now = await ledger.find_balance(tx, whose.id, currency)
-        names = ("available", "pending", "frozen", "reserve")
+        names = ("available", "pending", "frozen", "reserve", "prepaid")
         held = {
             name: money.show(getattr(held_now, name) if held_now else 0, currency) for name in names
         }
@@ -54,6 +57,7 @@ def show(merchant: resolve.AnyId) -> dict[str, Any]:
         return {
             "merchantId": whose.id,
             **held,
+            "prepaidReserved": money.show(held_now.prepaid_reserved if held_now else 0, currency),
             "frozenByHand": money.show(sum_frozen_manually, currency),
             "currency": currency,
             "updatedAt": held_now.last_at if held_now else None,

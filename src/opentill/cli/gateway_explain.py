@@ -21,6 +21,7 @@ _MISFITS: Final = {
     "METHOD": "it does not take {method} in {currency}",
     "AMOUNT": "the amount is outside its limits: {limits}",
     "DAY_LIMIT": "it has reached its limit of the day: {limits}",
+    "PREPAID": "the merchant's prepaid balance is too low for the fee",
 }
 Device = Literal["desktop", "phone"]
 

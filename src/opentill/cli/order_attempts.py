@@ -27,6 +27,7 @@ _BY_WEIGHT: Final = "at random with weight {weight}"  # by a rule, whatever the 
 _OBSTACLES: Final = {
     "UNREACHABLE": "{account} could not be reached",
     "DAY_LIMIT": "{account} has reached its limit of the day",
+    "PREPAID": "the prepaid balance was too low for the fee of {account}",
     "BROKEN": "{account} refused it with an error that pauses the account",
 }
 

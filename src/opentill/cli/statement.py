@@ -32,14 +32,16 @@ _TABLE: Final = (
     ("available", "available", -12),
     ("frozen", "frozen", -12),
     ("reserve", "reserve", -12),
+    ("prepaid", "prepaid", -12),
     ("pending_after", "pending after", -14),
     ("available_after", "avail. after", -14),
     ("frozen_after", "frozen after", -14),
     ("reserve_after", "reserve after", -14),
+    ("prepaid_after", "prepaid after", -14),
     ("source_id", "source", 33),
 )
 _WIDTH: Final = sum(abs(width) + 1 for _, _, width in _TABLE)
-_ACCOUNTS: Final = ("pending", "available", "frozen", "reserve")
+_ACCOUNTS: Final = ("pending", "available", "frozen", "reserve", "prepaid")
 
 
 def register(app: typer.Typer) -> None:

@@ -186,6 +186,7 @@ MISFIT: Final[Mapping[Misfit | Literal["DAY_LIMIT"], str]] = {
     "METHOD": N_("It does not take this method in this currency"),
     "AMOUNT": N_("The amount is outside its limits"),
     "DAY_LIMIT": N_("It has reached its limit of the day"),
+    "PREPAID": N_("The merchant’s prepaid balance is too low for the fee"),
 }
 RULE_RESULT: Final = {
     "added": N_("The rule is added. Every server uses it within five seconds."),

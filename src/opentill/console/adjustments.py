@@ -1,6 +1,6 @@
 """Adjusting a merchant's balance: first a quote of the effect, then the adjustment.
 
-It does the same as ``opentill balance freeze|unfreeze|recharge|correct|fee``, by the same service.
+It does the same as ``opentill balance freeze|unfreeze|recharge|…``, by the same service.
 The quote is a GET, so that its address keeps the input.
 """
 

@@ -112,6 +112,7 @@ def _amounts(localizer: Localizer, balance: TrialBalance, recharged: int) -> lis
         N_("Available"): balance.available,
         N_("On hold"): balance.frozen,
         N_("In reserve"): balance.reserve,
+        N_("Prepaid"): balance.prepaid,
         N_("Paid out or on its way"): balance.bank + recharged,
         N_("Earned"): balance.platform,
     }

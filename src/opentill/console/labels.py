@@ -92,6 +92,7 @@ ACCOUNT: Final = {
     "available": N_("Available"),
     "frozen": N_("On hold"),
     "reserve": N_("In reserve"),
+    "prepaid": N_("Prepaid"),
 }
 ADJUSTMENT_ERROR: Final = {
     "kind": N_("Choose what is to be done"),
@@ -112,6 +113,9 @@ ADJUSTMENT_KIND: Final = {
     "recharge": N_("Credit money that the merchant sent to your bank"),
     "correct": N_("Correct the balance"),
     "fee": N_("Charge a fee"),
+    "topup": N_("Top up the prepaid balance with money that the merchant sent to your bank"),
+    "prepay": N_("Move available money to the prepaid balance"),
+    "unprepay": N_("Move prepaid money back to the available balance"),
 }
 ADJUSTMENT_RESULT: Final = {
     "DONE": N_("{kind} of {amount}: done."),
@@ -210,6 +214,7 @@ OPEN_ITEM: Final = {
     "available": N_("Available balance:"),
     "frozen": N_("On hold:"),
     "reserve": N_("In reserve:"),
+    "prepaid": N_("Prepaid balance:"),
     "payments": N_("Payments under way:"),
     "refunds": N_("Refunds under way:"),
     "disputes": N_("Open disputes:"),
@@ -284,6 +289,7 @@ TRIAL_ACCOUNT: Final = {
     "available": N_("Available"),
     "frozen": N_("On hold"),
     "reserve": N_("In reserve"),
+    "prepaid": N_("Prepaid"),
     "gateway": N_("Gateway clearing"),
     "bank": N_("Bank clearing"),
     "platform": N_("Fee revenue"),
@@ -293,6 +299,10 @@ ABOUT_TRIAL_ACCOUNT: Final = {
     "available": N_("Owed to merchants, and ready to be paid out."),
     "frozen": N_("Owed to merchants, and held for refunds and disputes in progress."),
     "reserve": N_("Owed to merchants, and kept back as their rolling reserve."),
+    "prepaid": N_(
+        "Owed to merchants, who have prepaid the fees of payments to their own accounts. A debit "
+        "is what late payments overdrew."
+    ),
     "gateway": N_(
         "Payments that gateways have taken, less refunds and lost disputes. A debit is what "
         "gateways have collected."

@@ -55,7 +55,7 @@ _OPTIONAL_TERMS: Final = {
 }
 _UNSET: Final = "–"  # the text of a term without a value
 _NEWEST: Final = 5  # payments and payouts
-_ACCOUNTS: Final = ("available", "pending", "frozen", "reserve")
+_ACCOUNTS: Final = ("available", "pending", "frozen", "reserve", "prepaid")
 
 
 class VersionChanges(msgspec.Struct, frozen=True):

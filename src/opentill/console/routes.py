@@ -29,6 +29,7 @@ _BY_WEIGHT: Final = N_("at random with weight {weight}")  # by a rule, whatever 
 OBSTACLE: Final[Mapping[Obstacle, str]] = {
     "UNREACHABLE": N_("{account} could not be reached"),
     "DAY_LIMIT": N_("{account} has reached its limit of the day"),
+    "PREPAID": N_("the prepaid balance was too low for the fee of {account}"),
     "BROKEN": N_("{account} refused it with an error that pauses the account"),
 }
 

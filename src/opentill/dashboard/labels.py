@@ -10,6 +10,7 @@ ABOUT_BALANCE: Final = {
     "pending": N_("Paid by customers, and not settled yet."),
     "frozen": N_("Held for refunds in progress and for disputes of settled payments."),
     "reserve": N_("Your rolling reserve against chargebacks."),
+    "prepaid": N_("Pays the fees of payments to your own gateway accounts."),
 }
 ABOUT_PAYOUT_STATUS: Final = {
     "PENDING": N_("Your bank has not confirmed it yet."),
@@ -43,6 +44,7 @@ ACCOUNT: Final = {
     "pending": N_("pending"),
     "frozen": N_("on hold"),
     "reserve": N_("reserve"),
+    "prepaid": N_("prepaid"),
     "gateway": N_("customer"),
     "bank": N_("bank"),
     "platform": N_("platform"),
@@ -77,6 +79,7 @@ BALANCE: Final = {
     "pending": N_("Pending"),
     "frozen": N_("On hold"),
     "reserve": N_("In reserve"),
+    "prepaid": N_("Prepaid"),
 }
 CAPABILITY_NOTE: Final = {
     "charge": N_("No sessions can be opened and no payments started."),

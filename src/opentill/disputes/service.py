@@ -39,6 +39,7 @@ from opentill.disputes.unmatched import (
 )
 from opentill.gateways.model import GatewayDisputeEvent
 from opentill.orders import Change, Order, PaymentAttempt
+from opentill.orders.statuses import Status as OrderStatus
 
 _log: Final = structlog.get_logger()
 _LISTED: Final = 500
@@ -351,7 +352,7 @@ async def _open(
         amount_minor=amount,
         currency=order.currency,
         debit_minor=model.debit(order, amount),
-        fee_minor=order.dispute_fee_minor,
+        fee_minor=0 if order.paid_directly else order.dispute_fee_minor,
         debit_currency=order.settled_currency,
         disputed_from=order.status,
         reason=report.reason,
@@ -428,4 +429,7 @@ async def _recovery(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int
         reserve_minor=offset or order.reserve_minor,
         reserve_status="HELD" if offset else order.reserve_status,
     )
-    return Change(recovered, "recovered", cause, posted=model.recovered(dispute))
+    # Money that went to the merchant directly is not in a balance, so the order never settles.
+    back_to: OrderStatus | None = "PAID" if order.paid_directly else None
+    posted = model.recovered(dispute)
+    return Change(recovered, "recovered", cause, posted=posted, back_to=back_to)

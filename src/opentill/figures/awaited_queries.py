@@ -36,7 +36,7 @@ DISPUTED = Query(
             net_settled_minor - refund_debit_minor - charged_back_minor as minor
         from orders
         where merchant_id = :merchant_id and status = 'DISPUTED' and settled_at is null
-            and paid_at < :until
+            and not paid_directly and paid_at < :until
         union all
         select settled_currency, 'reserve', reserve_release_at, reserve_minor
         from orders

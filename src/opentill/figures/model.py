@@ -264,6 +264,7 @@ class BalanceProgress(msgspec.Struct, frozen=True, kw_only=True):
     available: int
     frozen: int
     reserve: int
+    prepaid: int
     counted_pending: int
     counted_reserve: int
     behind_since: int | None

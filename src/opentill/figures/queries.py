@@ -16,7 +16,7 @@ from opentill.figures.model import (
 )
 
 # For each figure, the SQL of what entries add to it. A BALANCE_CORRECTION whose source is a payout
-# gives the merchant the payout's fee back.
+# gives the merchant the payout's fee back, and a FEE from the platform a part of a payment's fee.
 _MEASURES: Final[Mapping[str, str]] = {
     "payments": "count(*) filter (where type = 'PAYMENT')",
     "paid_minor": "sum(case type when 'PAYMENT' then amount_minor else 0 end)",
@@ -28,7 +28,8 @@ _MEASURES: Final[Mapping[str, str]] = {
     " - count(*) filter (where type = 'CHARGEBACK_RECOVERY')",
     "disputed_minor": "sum(case type when 'CHARGEBACK' then amount_minor"
     " when 'CHARGEBACK_RECOVERY' then - amount_minor else 0 end)",
-    "fees_minor": "sum(case when type in ('FEE', 'CHARGEBACK_FEE') then amount_minor"
+    "fees_minor": "sum(case when (type, from_account) = ('FEE', 'platform') then - amount_minor"
+    " when type in ('FEE', 'CHARGEBACK_FEE') then amount_minor"
     " when (type, source_type) = ('BALANCE_CORRECTION', 'payout') then - amount_minor else 0 end)",
 }
 
@@ -239,7 +240,7 @@ ADD_FAILED = Command(
 BALANCES = Query(
     BalanceProgress,
     """
-    select b.currency, b.pending, b.available, b.frozen, b.reserve,
+    select b.currency, b.pending, b.available, b.frozen, b.reserve, b.prepaid,
         coalesce(last.pending_after, 0) as counted_pending,
         coalesce(last.reserve_after, 0) as counted_reserve, (
         select e.created_at from entries e

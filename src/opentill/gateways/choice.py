@@ -6,7 +6,7 @@ is decided in memory.
 """
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -45,10 +45,19 @@ Basis = Literal[
 #   UNREACHABLE   its provider could not be reached
 #   DAY_LIMIT     it has reached its limit of the day
 #   BROKEN        it refused the payment with an error that pauses it
-Obstacle = Literal["UNREACHABLE", "DAY_LIMIT", "BROKEN"]
+#   PREPAID       the merchant's prepaid balance is too low for the fee
+Obstacle = Literal["UNREACHABLE", "DAY_LIMIT", "BROKEN", "PREPAID"]
 # Why an account does not fit a payment.
 Misfit = Literal[
-    "UNREADABLE", "BROKEN", "PAUSED", "RETIRED", "MODE", "MERCHANT", "METHOD", "AMOUNT"
+    "UNREADABLE",
+    "BROKEN",
+    "PAUSED",
+    "RETIRED",
+    "MODE",
+    "MERCHANT",
+    "METHOD",
+    "AMOUNT",
+    "PREPAID",
 ]
 
 
@@ -87,6 +96,8 @@ class PaymentFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the choice depends on.
 
     Without an amount, limits do not count; without a merchant, no merchant's own account does.
+    ``fee`` is what the payment takes from the prepaid balance if it goes to an account of the
+    merchant; None: unknown, so that the balance does not count.
     """
 
     method: Method
@@ -94,6 +105,7 @@ class PaymentFacts(msgspec.Struct, frozen=True, kw_only=True):
     amount_minor: int | None = None
     merchant_id: str | None = None
     on_phone: bool = False
+    fee: Money | None = None
 
     @property
     def amount(self) -> Money | None:
@@ -125,7 +137,26 @@ def find_misfit(gateways: Mapping[str, Gateway], name: str, payment: PaymentFact
     misfit = _account_misfit(gateways, name, payment.amount, payment.merchant_id)
     if misfit is None and payment.method not in methods_of(gateways, name, payment.currency):
         return "METHOD"
+    if misfit is None and payment.fee is not None and _lacks_fee(gateways, name, payment.fee):
+        return "PREPAID"
     return misfit
+
+
+def _is_own(gateways: Mapping[str, Gateway], name: str) -> bool:
+    """Whether an account belongs to a merchant."""
+    account = gateways.accounts.get(name) if isinstance(gateways, Gateways) else None
+    return account is not None and account.merchant_id is not None
+
+
+def _lacks_fee(gateways: Mapping[str, Gateway], name: str, fee: Money) -> bool:
+    """Whether an account is the merchant's own, and their prepaid balance is too low for a fee.
+
+    The balance is at most two seconds old: the statement that starts the payment decides.
+    """
+    account = gateways.accounts.get(name) if isinstance(gateways, Gateways) else None
+    if account is None or account.merchant_id is None or not isinstance(gateways, Gateways):
+        return False
+    return 0 < fee.minor > gateways.free_prepaid(account.merchant_id, fee.currency)
 
 
 def _account_misfit(
@@ -165,16 +196,22 @@ def offered_methods(
     *,
     amount_minor: int | None = None,
     merchant_id: str | None = None,
+    fee_of: Callable[[Method], Money] | None = None,
 ) -> tuple[Method, ...]:
     """Return the methods for a payment, in the gateways' order of preference, each once.
 
-    Amount and merchant are as in ``PaymentFacts``.
+    Amount and merchant are as in ``PaymentFacts``, ``fee_of`` returns the fee of a method.
     """
     amount = None if amount_minor is None else Money(amount_minor, currency)
     methods: dict[Method, None] = {}
     for name in gateways:
         if _account_misfit(gateways, name, amount, merchant_id) is None:
-            methods |= dict.fromkeys(methods_of(gateways, name, currency))
+            taken = methods_of(gateways, name, currency)
+            if fee_of is not None and _is_own(gateways, name):
+                taken = tuple(
+                    each for each in taken if not _lacks_fee(gateways, name, fee_of(each))
+                )
+            methods |= dict.fromkeys(taken)
     return tuple(methods)
 
 
@@ -207,18 +244,21 @@ def candidates(
 def find_routes(gateways: Mapping[str, Gateway], payment: PaymentFacts) -> list[Route]:
     """Return the accounts for a payment with the reasons of their order, the preferred first.
 
-    Unreachable ones are last, and behind them those that have reached their limit of the day.
+    Unreachable ones are last, and behind them those that have reached their limit of the day. Those
+    whose fee the prepaid balance lacks are left out, but the reasons of the others name them.
     """
-    names = [name for name in gateways if find_misfit(gateways, name, payment) is None]
+    misfits = {name: find_misfit(gateways, name, payment) for name in gateways}
+    names = [name for name, misfit in misfits.items() if misfit in {None, "PREPAID"}]
     if not isinstance(gateways, Gateways):
         return [Route(name, RouteReason("ENVIRONMENT")) for name in names]
+    unfunded = {name for name in names if misfits[name] == "PREPAID"}
     if not len(gateways.rules):
         if len(names) <= 1:
-            return [Route(name, RouteReason("ONLY")) for name in names]
+            return [Route(name, RouteReason("ONLY")) for name in names if name not in unfunded]
         routes = _by_preference(gateways, names, payment)
     else:
         routes = _by_rules(gateways, names, payment)
-    return _put_obstructed_last(gateways, routes, payment)
+    return _put_obstructed_last(gateways, routes, payment, unfunded)
 
 
 def _by_rules(gateways: Gateways, names: list[str], payment: PaymentFacts) -> list[Route]:
@@ -318,16 +358,18 @@ def _cost(gateways: Gateways, name: str, payment: PaymentFacts) -> tuple[bool, i
 
 
 def _put_obstructed_last(
-    gateways: Gateways, routes: list[Route], payment: PaymentFacts
+    gateways: Gateways, routes: list[Route], payment: PaymentFacts, unfunded: Collection[str]
 ) -> list[Route]:
     obstacles = gateways.obstacles(payment.amount)
-    if not obstacles:
+    if not obstacles and not unfunded:
         return routes
     passed: list[PassedOver] = []
     free, unreachable, exhausted = list[Route](), list[Route](), list[Route]()
     for route in routes:
         obstacle = obstacles.get(route.account)
-        if obstacle is None:
+        if route.account in unfunded:
+            passed.append(PassedOver(route.account, "PREPAID"))
+        elif obstacle is None:
             free.append(Route(route.account, route.reason.after(passed)))
         else:
             passed.append(PassedOver(route.account, obstacle))

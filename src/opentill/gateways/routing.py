@@ -61,6 +61,8 @@ class Gateways(dict[str, Gateway]):
         self.breakers = Breakers()
         # Loads changes of accounts and rules at once; None if nothing follows them.
         self.load_changes: Callable[[], Awaitable[None]] | None = None
+        # Free prepaid balances of merchants with accounts, by merchant and currency (minor units).
+        self._prepaid: dict[tuple[str, str], int] = {}
         self._next_trial: dict[str, float] = {}  # monotonic time in seconds, by broken account
         self.unreadable: dict[str, str] = {}  # why an account could not be loaded, by id
         self._previous: dict[str, tuple[Gateway, int]] = {}
@@ -153,6 +155,18 @@ class Gateways(dict[str, Gateway]):
         For two seconds, the account is tried last for this amount and larger ones.
         """
         self._exhausted[name, amount.currency] = (time.monotonic() + _EXHAUSTED_S, amount.minor)
+
+    def has_own_accounts(self, merchant_id: str) -> bool:
+        """Whether an account belongs to a merchant."""
+        return any(each.merchant_id == merchant_id for each in self.accounts.values())
+
+    def record_prepaid(self, merchant_id: str, free: Money) -> None:
+        """Record the part of a merchant's prepaid balance that no payment has reserved."""
+        self._prepaid[merchant_id, free.currency] = free.minor
+
+    def free_prepaid(self, merchant_id: str, currency: str) -> int:
+        """Return the part of a prepaid balance that no payment has reserved, as last recorded."""
+        return self._prepaid.get((merchant_id, currency), 0)
 
     def obstacles(self, amount: Money | None) -> dict[str, Literal["UNREACHABLE", "DAY_LIMIT"]]:
         """Return the accounts that are to be tried last for an amount, and why."""

@@ -17,7 +17,7 @@ from opentill.ledger import Violation, rule_sql
 _OF_MERCHANT_S: Final = 3600.0  # time limit of a rule about one merchant, however many rows it has
 _UNPAID: Final = "('CREATING', 'PENDING', 'FAILED', 'CLOSED', 'REVOKED')"
 # SQL for two properties of ``orders.Order``: whether its money is in pending, and how much.
-_STANDS: Final = """(o.paid_at is not null and o.settled_at is null
+_STANDS: Final = """(o.paid_at is not null and o.settled_at is null and not o.paid_directly
     and (o.settle_at is not null or o.status not in ('REFUNDED', 'CHARGEBACK')))"""
 _UNSETTLED: Final = "(o.net_settled_minor - o.refund_debit_minor - o.charged_back_minor)"
 # The table of adjustments as rows of values.
@@ -28,7 +28,7 @@ _MOVES: Final = ", ".join(
 
 # Each rule's sentence, and the statement that finds its violations.
 _RULES: Final = {
-    "an order has its PAYMENT exactly when it was paid": f"""
+    "an order has its PAYMENT exactly when the platform was paid": f"""
     select o.merchant_id, o.id as subject,
         o.status || ', paid at ' || coalesce(o.paid_at::text, 'no time') || ', '
             || coalesce(e.amount_minor || ' ' || e.currency, 'nothing') || ' posted of '
@@ -36,7 +36,8 @@ _RULES: Final = {
     from orders o left join entries e on e.merchant_id = o.merchant_id
         and e.source_type = 'order' and e.source_id = o.id and e.type = 'PAYMENT'
     where (o.paid_at is null) <> (o.status in {_UNPAID})
-        or (o.paid_at is null) <> (e.id is null)
+        or (o.paid_at is null or o.paid_directly) <> (e.id is null)
+        or (o.paid_at is null and o.paid_directly)
         or (e.amount_minor, e.currency) <> (o.gross_settled_minor, o.settled_currency)
     """,  # noqa: S608 - built from constants
     "an order has the FEE of its gross less its net exactly when it was paid": """
@@ -48,6 +49,28 @@ _RULES: Final = {
     where coalesce(e.amount_minor, 0) <> case when o.paid_at is null then 0
             else o.gross_settled_minor - o.net_settled_minor end
         or e.currency <> o.settled_currency
+        or (e.from_account = 'prepaid') <> o.paid_directly
+    """,
+    "prepaid balances reserve the fees of attempts that may still be paid": """
+    select merchant_id, currency as subject, sum(reserved) || ' more than that' as detail
+    from (
+        select merchant_id, currency, prepaid_reserved as reserved from balances
+        union all
+        select a.merchant_id, o.settled_currency, - a.prepaid_minor
+        from payment_attempts a join orders o on o.merchant_id = a.merchant_id
+            and o.id = a.order_id
+        where a.prepaid_held
+    ) as held
+    group by merchant_id, currency
+    having sum(reserved) <> 0
+    """,
+    "an order was paid directly exactly if its attempt took a prepaid fee": """
+    select o.merchant_id, o.id as subject,
+        'paid by ' || a.id || case when a.prepaid_held then ', whose fee is still reserved'
+            else '' end as detail
+    from orders o join payment_attempts a on a.merchant_id = o.merchant_id
+        and a.id = o.paid_attempt_id
+    where o.paid_directly <> (a.prepaid_minor is not null) or a.prepaid_held
     """,
     "a paid order was paid by exactly one attempt": """
     select o.merchant_id, o.id as subject,
@@ -81,7 +104,8 @@ _RULES: Final = {
     select r.merchant_id, r.id as subject,
         r.status || ' of ' || r.debit_minor || ' by ' || r.source || ': frozen ' || e.frozen
             || ', refunded ' || e.refunded || ', unfrozen ' || e.unfrozen || ', returned '
-            || e.returned as detail
+            || e.returned || ', fee ' || e.fee_back || ' back and ' || e.fee_again
+            || ' again of ' || r.fee_returned_minor as detail
     from refunds r
     join orders o on o.merchant_id = r.merchant_id and o.id = r.order_id
     cross join lateral (
@@ -92,7 +116,11 @@ _RULES: Final = {
             coalesce(sum(e.amount_minor) filter (where
                 e.type = 'REFUND' and e.from_account = 'gateway'), 0) as returned,
             coalesce(sum(e.amount_minor) filter (where e.type = 'UNFREEZE'), 0) as unfrozen,
-            count(*) filter (where e.type not in ('FREEZE', 'REFUND', 'UNFREEZE')
+            coalesce(sum(e.amount_minor) filter (where
+                e.type = 'FEE' and e.to_account = 'prepaid'), 0) as fee_back,
+            coalesce(sum(e.amount_minor) filter (where
+                e.type = 'FEE' and e.from_account = 'prepaid'), 0) as fee_again,
+            count(*) filter (where e.type not in ('FREEZE', 'REFUND', 'UNFREEZE', 'FEE')
                 or e.currency <> r.debit_currency
                 or (e.type = 'FREEZE' and e.from_account <> r.held_from)
                 or (e.type = 'REFUND' and e.to_account = 'gateway' and e.from_account <>
@@ -107,6 +135,12 @@ _RULES: Final = {
             case when r.status = 'FAILED' and r.succeeded_at is null then r.debit_minor else 0 end,
             case when r.status = 'FAILED' and r.succeeded_at is not null then r.debit_minor
                 else 0 end)
+        or (e.fee_back, e.fee_again) <> (
+            case when r.succeeded_at is not null then r.fee_returned_minor else 0 end,
+            case when r.status = 'FAILED' and r.succeeded_at is not null then r.fee_returned_minor
+                else 0 end)
+        or (o.paid_directly and r.debit_minor <> 0)
+        or (not o.paid_directly and r.fee_returned_minor <> 0)
     """,
     "a dispute has the entries of its status, and an entry its dispute": """
     with expected as not materialized (
@@ -193,7 +227,7 @@ _RULES: Final = {
         or (o.reserve_status = 'NONE') <> (o.reserve_minor = 0)
         or (o.reserve_status = 'NONE') <> (o.reserve_release_at is null)
         or (o.settle_at is not null) <> ({_STANDS} and o.status <> 'DISPUTED')
-        or (o.paid_at is null) <> (o.due_at is null)
+        or (o.paid_at is null or o.paid_directly) <> (o.due_at is null)
     """,  # noqa: S608 - built from constants
     "each balance is what orders, refunds, disputes and the operator keep there": f"""
     select merchant_id, currency as subject,

@@ -32,6 +32,9 @@ from opentill.ledger.postings import (
     Cause,
     Type,
 )
+from opentill.ledger.prepaid import find_free as find_free_prepaid
+from opentill.ledger.prepaid import list_newest as list_newest_of_prepaid
+from opentill.ledger.prepaid import release as release_prepaid
 from opentill.ledger.queries import rule_sql
 from opentill.ledger.service import (
     count_entries,
@@ -81,18 +84,21 @@ __all__ = [
     "find_balance",
     "find_balances",
     "find_entries",
+    "find_free_prepaid",
     "find_ranges",
     "general_ledger_file",
     "list_checks",
     "list_entries",
     "list_entries_of",
     "list_fees",
+    "list_newest_of_prepaid",
     "list_rows",
     "list_types",
     "list_violated",
     "movements_file",
     "post",
     "post_many",
+    "release_prepaid",
     "rule_sql",
     "rules",
     "statement_file",

@@ -43,6 +43,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     available_after: int
     frozen_after: int
     reserve_after: int
+    prepaid_after: int
     source_type: str
     source_id: str
     description: str
@@ -72,6 +73,7 @@ class TypeSum(msgspec.Struct, frozen=True, kw_only=True):
     available: int
     frozen: int
     reserve: int
+    prepaid: int
 
 
 class Accounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,18 +83,29 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     available: int
     frozen: int
     reserve: int
+    prepaid: int
     gateway: int
     bank: int
     platform: int
 
 
 class Balance(Accounts, frozen=True, kw_only=True):
-    """The balances after ``entries`` entries, the last of them at ``last_at`` (Unix ms)."""
+    """The balances after ``entries`` entries, the last of them at ``last_at`` (Unix ms).
+
+    ``prepaid_reserved`` is the part of the prepaid balance that payments which may still be paid
+    have reserved; 0 for a balance of the past.
+    """
 
     merchant_id: str
     currency: str
     entries: int
     last_at: int
+    prepaid_reserved: int = 0
+
+    @property
+    def free_prepaid(self) -> int:
+        """The part of the prepaid balance that no payment has reserved."""
+        return self.prepaid - self.prepaid_reserved
 
 
 class TrialBalance(Accounts, frozen=True, kw_only=True):
@@ -155,8 +168,8 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     frozen_after: Annotated[
         DecimalText,
         Meta(
-            description="What was held for refunds, disputes and as rolling reserve, after this "
-            "movement."
+            description="What was held for refunds, disputes and as rolling reserve, and the "
+            "prepaid balance, after this movement."
         ),
     ]
     source_type: Annotated[
@@ -168,7 +181,7 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def from_entry(cls, entry: Entry) -> Self:
-        """Convert an entry; frozen funds include the rolling reserve."""
+        """Convert an entry; frozen funds include the rolling reserve and the prepaid balance."""
         currency = entry.currency
         return structs.convert(
             entry,
@@ -176,7 +189,9 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             amount=money.show(entry.shown_minor, currency),
             available_after=money.show(entry.available_after, currency),
             pending_after=money.show(entry.pending_after, currency),
-            frozen_after=money.show(entry.frozen_after + entry.reserve_after, currency),
+            frozen_after=money.show(
+                entry.frozen_after + entry.reserve_after + entry.prepaid_after, currency
+            ),
         )
 
 
@@ -194,7 +209,11 @@ class BalanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         DecimalText, Meta(description="What customers have paid and what is not settled yet.")
     ]
     frozen: Annotated[
-        DecimalText, Meta(description="What is held for refunds, disputes and as rolling reserve.")
+        DecimalText,
+        Meta(
+            description="What is held for refunds, disputes and as rolling reserve, and the "
+            "prepaid balance."
+        ),
     ]
     currency: Annotated[str, Meta(description="Your settlement currency, an ISO 4217 code.")]
     updated_at: Annotated[
@@ -211,7 +230,7 @@ class BalanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return cls(
             available=money.show(balance.available, currency),
             pending=money.show(balance.pending, currency),
-            frozen=money.show(balance.frozen + balance.reserve, currency),
+            frozen=money.show(balance.frozen + balance.reserve + balance.prepaid, currency),
             currency=currency,
             updated_at=balance.last_at,
         )

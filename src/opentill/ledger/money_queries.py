@@ -33,6 +33,15 @@ def _money_rows(direction: str) -> Query[Entry]:
             select * from entries
             where merchant_id = :merchant_id and source_type in ('payout', 'operator')
                 and type = 'FEE' and created_at between :since and :until
+            union all
+            select * from (
+                select * from entries
+                where merchant_id = :merchant_id
+                    and (from_account = 'prepaid' or to_account = 'prepaid') and type = 'FEE'
+                    and created_at between :since and :until
+                order by created_at {direction}, id {direction}
+                limit :limit::bigint + :offset::bigint
+            ) fee
         ) movement
         order by created_at {direction}, id {direction} limit :limit offset :offset
         """,  # noqa: S608 - built from constants
@@ -46,6 +55,9 @@ MONEY_LISTS: Final = {
         Entry,
         "entries",
         PageQuery,
-        only=f"(type in ({_MONEY}) or (type = 'FEE' and source_type in ('payout', 'operator')))",
+        only=(
+            f"(type in ({_MONEY}) or (type = 'FEE' and (source_type in ('payout', 'operator')"
+            " or from_account = 'prepaid' or to_account = 'prepaid')))"
+        ),
     ).items()
 }

@@ -10,7 +10,8 @@ import msgspec
 
 # The merchant's own accounts: each entry stores their balances after it. The other accounts
 # represent the gateway, the bank and the platform, and exist for each merchant too.
-MerchantAccount = Literal["pending", "available", "frozen", "reserve"]
+# ``prepaid`` pays the fees of payments whose money went to the merchant directly (decision 0165).
+MerchantAccount = Literal["pending", "available", "frozen", "reserve", "prepaid"]
 Account = Literal[MerchantAccount, "gateway", "bank", "platform"]
 Type = Literal[
     "PAYMENT",
@@ -51,13 +52,17 @@ POSTINGS: Final = (
     Posting("PAYMENT", "gateway", "pending", +1),
     Posting("FEE", "pending", "platform", -1),
     Posting("FEE", "available", "platform", -1),
+    Posting("FEE", "prepaid", "platform", -1),
+    Posting("FEE", "platform", "prepaid", +1),
     Posting("SETTLEMENT", "pending", "available", +1),
     Posting("PAYOUT", "available", "bank", -1),
     Posting("PAYOUT", "bank", "available", +1),
     Posting("FREEZE", "available", "frozen", -1),
     Posting("FREEZE", "pending", "frozen", -1),
+    Posting("FREEZE", "available", "prepaid", -1),
     Posting("UNFREEZE", "frozen", "available", +1),
     Posting("UNFREEZE", "frozen", "pending", +1),
+    Posting("UNFREEZE", "prepaid", "available", +1),
     Posting("REFUND", "frozen", "gateway", -1),
     Posting("REFUND", "pending", "gateway", -1),
     Posting("REFUND", "available", "gateway", -1),
@@ -73,6 +78,7 @@ POSTINGS: Final = (
     Posting("ROLLING_RESERVE_OFFSET", "reserve", "available", +1),
     Posting("ROLLING_RESERVE_RECOVERY", "available", "reserve", -1),
     Posting("ADMIN_RECHARGE", "bank", "available", +1),
+    Posting("ADMIN_RECHARGE", "bank", "prepaid", +1),
     Posting("BALANCE_CORRECTION", "available", "platform", -1),
     Posting("BALANCE_CORRECTION", "platform", "available", +1),
     Posting("BALANCE_CORRECTION", "pending", "platform", -1),

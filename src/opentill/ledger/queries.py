@@ -97,7 +97,7 @@ POST = Query(
                 cause_type, cause_id, description, {each("later_{0}", MERCHANT_ACCOUNTS)})
         join after a on a.book = m.book
     )
-    select merchant_id, currency, {_NAMES}, entries, last_at from after
+    select merchant_id, currency, {_NAMES}, entries, last_at, prepaid_reserved from after
     """,  # noqa: S608 - the names of accounts are constants of ours
 )
 # Lock balances of merchants and currencies in the global lock order.
@@ -127,6 +127,19 @@ BALANCES_OF = Query(
 )
 BALANCES = Query(
     Balance, "select * from balances where merchant_id = :merchant_id order by currency"
+)
+FREE_PREPAID = Value(
+    int,
+    """
+    select prepaid - prepaid_reserved from balances
+    where merchant_id = :merchant_id and currency = :currency
+    """,
+)
+RELEASE_PREPAID = Command(
+    """
+    update balances set prepaid_reserved = prepaid_reserved - :amount_minor
+    where merchant_id = :merchant_id and currency = :currency
+    """,
 )
 # The last entry before a time. Of entries in the same millisecond, the one with the greatest id was
 # written last (decision 0011).
@@ -210,8 +223,14 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
 
 
 LISTS = lists(Entry, "entries", ListQuery)
-# Without the fees of payments, which people see in the row of their payment.
-ROW_LISTS = lists(Entry, "entries", PageQuery, only="not (type = 'FEE' and source_type = 'order')")
+# Without the fees of payments, which people see in the row of their payment. A fee that was taken
+# from the prepaid balance has a row of its own, because its payment has no entry.
+ROW_LISTS = lists(
+    Entry,
+    "entries",
+    PageQuery,
+    only="not (type = 'FEE' and source_type = 'order' and from_account <> 'prepaid')",
+)
 COUNTS_BY_TYPE = Query(
     PartCount,
     """
@@ -219,13 +238,29 @@ COUNTS_BY_TYPE = Query(
     where merchant_id = :merchant_id and created_at between :since and :until group by type
     """,
 )
-# Fees of payouts, and those that the operator charged. The index is that of `entries_once`.
+# Fees of payouts, those that the operator charged, and those of the prepaid balance. The indexes
+# are those of `entries_once` and `entries_newest_of_prepaid`.
 OTHER_FEES = Value(
     int,
     """
-    select count(*) from entries
-    where merchant_id = :merchant_id and source_type in ('payout', 'operator') and type = 'FEE'
-        and created_at between :since and :until
+    select (
+        select count(*) from entries
+        where merchant_id = :merchant_id and source_type in ('payout', 'operator') and type = 'FEE'
+            and created_at between :since and :until
+    ) + (
+        select count(*) from entries
+        where merchant_id = :merchant_id and (from_account = 'prepaid' or to_account = 'prepaid')
+            and type = 'FEE' and created_at between :since and :until
+    )
+    """,
+)
+# Entries of the prepaid balance, newest first.
+NEWEST_OF_PREPAID = Query(
+    Entry,
+    """
+    select * from entries
+    where merchant_id = :merchant_id and (from_account = 'prepaid' or to_account = 'prepaid')
+    order by created_at desc, id desc limit :limit
     """,
 )
 FEES_OF_ORDERS = Query(
@@ -397,7 +432,7 @@ BALANCES_AT = Query(
     Balance,
     f"""
     select b.merchant_id, b.currency, {each("b.{0} - coalesce(later.{0}, 0) as {0}")},
-        b.entries - coalesce(later.entries, 0) as entries, b.last_at
+        b.entries - coalesce(later.entries, 0) as entries, b.last_at, 0 as prepaid_reserved
     from balances b left join lateral (
         select count(*) as entries, {each("sum(" + MOVED + ")::bigint as {0}")}
         from entries e

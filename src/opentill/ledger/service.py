@@ -34,6 +34,7 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
     available: int
     frozen: int
     reserve: int
+    prepaid: int
     gateway: int
     bank: int
     platform: int
@@ -62,6 +63,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     later_available: int
     later_frozen: int
     later_reserve: int
+    later_prepaid: int
 
 
 async def post(
@@ -158,6 +160,7 @@ def _row(book: int, movement: Movement, later: int, moved: Mapping[Account, int]
         later_available=moved["available"],
         later_frozen=moved["frozen"],
         later_reserve=moved["reserve"],
+        later_prepaid=moved["prepaid"],
     )
 
 

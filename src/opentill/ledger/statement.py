@@ -71,6 +71,8 @@ class LineOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     available_after: str
     frozen_after: str
     reserve_after: str
+    prepaid: str
+    prepaid_after: str
 
     @classmethod
     def from_line(cls, line: Line) -> Self:
@@ -113,6 +115,8 @@ COLUMNS: Final = {
     "availableAfter": "the available balance after the line",
     "frozenAfter": "the frozen balance after the line",
     "reserveAfter": "the reserve after the line",
+    "prepaid": "how much the prepaid balance changed",
+    "prepaidAfter": "the prepaid balance after the line",
 }
 # Fields with text from outside, which may be a formula to a spreadsheet. All other texts are our
 # own; among them are negative amounts, which must remain numbers.

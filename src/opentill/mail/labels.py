@@ -37,4 +37,7 @@ MOVEMENT_KIND: Final = {
     "recharge": NC_("adjustment", "Credit"),
     "correct": N_("Correction"),
     "fee": N_("Fee"),
+    "topup": N_("Top-up of the prepaid balance"),
+    "prepay": N_("Transfer to the prepaid balance"),
+    "unprepay": N_("Transfer from the prepaid balance"),
 }

@@ -29,20 +29,21 @@ class Unfinished(Work, frozen=True, kw_only=True):
     available: int
     frozen: int
     reserve: int
+    prepaid: int
 
     @property
     def blockers(self) -> dict[str, int]:
         """The nonzero fields that block closing the merchant."""
         fields = (
-            "pending", "available", "frozen", "reserve", "payments", "refunds", "disputes",
-            "payouts", "approvals",
+            "pending", "available", "frozen", "reserve", "prepaid", "payments", "refunds",
+            "disputes", "payouts", "approvals",
         )  # fmt: skip
         values = {name: int(getattr(self, name)) for name in fields}
         return {name: value for name, value in values.items() if value}
 
     def described(self) -> str:
         """Describe the blockers for people."""
-        accounts = {"pending", "available", "frozen", "reserve"}
+        accounts = {"pending", "available", "frozen", "reserve", "prepaid"}
         parts = [
             f"{money.show(value, self.currency)} {self.currency} {name}"
             if name in accounts

@@ -65,7 +65,7 @@ async def unfinished(tx: Tx, merchant: Merchant) -> Unfinished:
     balance = await ledger.find_balance(tx, merchant.id, merchant.settlement_currency)
     accounts = {
         name: 0 if balance is None else int(getattr(balance, name))
-        for name in ("pending", "available", "frozen", "reserve")
+        for name in ("pending", "available", "frozen", "reserve", "prepaid")
     }
     return structs.convert(work, Unfinished, currency=merchant.settlement_currency, **accounts)
 

@@ -63,6 +63,7 @@ from opentill.orders.payments.intents import start_attempt
 from opentill.orders.payments.manual import awaits_confirmation, confirm_manually, revoke_manually
 from opentill.orders.payments.model import FailedAttempts, Payer, PaymentIntent, Report
 from opentill.orders.payments.outcomes import apply_outcome
+from opentill.orders.payments.prepaid import fee_of
 from opentill.orders.payments.service import (
     OrderState,
     close_page,
@@ -194,6 +195,7 @@ __all__ = [
     "exists",
     "export_csv",
     "export_csv_limited",
+    "fee_of",
     "find",
     "find_anywhere",
     "find_attempt",

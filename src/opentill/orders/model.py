@@ -124,13 +124,16 @@ TRANSITIONS: Final = (
     # This transition and the reversal to SETTLED emit `order.settled` only if the order has never
     # been settled before.
     Transition("CHARGEBACK", "recovered", "SETTLED", _RECOVERED, emits=("order.settled",)),
+    # Of an order that was paid to the merchant directly, and never settles.
+    Transition("CHARGEBACK", "recovered", "PAID"),
 )
-BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
+# Of several rows of a status and event, the first counts unless ``Change.back_to`` names another.
+BY_EVENT: Final = {(row.source, row.event): row for row in reversed(TRANSITIONS)}
 # By event and target: transitions that set an order back to its earlier status, PAID or SETTLED.
 TRANSITIONS_BACK: Final[dict[tuple[Event, Status], Transition]] = {
     (row.event, row.target): row
     for row in TRANSITIONS
-    if row.event in ("dispute_won", "refund_reversed")
+    if row.event in ("dispute_won", "refund_reversed", "recovered")
 }
 
 # Gateways report in responses, callbacks and results of queries. A report that money was received
@@ -201,6 +204,9 @@ class Order(PlacedOrder, frozen=True):
     refund_failed: bool = False  # whether a refund has failed and nobody has handled it
     closed_as: ClosedAs | None = None  # None: its time ended, or it is not CLOSED
     attempt_failed: bool = False  # whether the last attempt failed; False once it cannot be paid
+    # Whether the provider paid the merchant, so that no balance of ours has the money and it never
+    # settles. False before the payment.
+    paid_directly: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -213,11 +219,15 @@ class Order(PlacedOrder, frozen=True):
 
         The amount is below zero if refunds and losses took more than the payment less its fee.
         """
+        if self.paid_directly:
+            return 0
         return self.net_settled_minor - self.refund_debit_minor - self.charged_back_minor
 
     @property
     def account(self) -> Literal["pending", "available"]:
         """The account with the order's money: refunds debit it, and failed refunds credit it."""
+        if self.paid_directly:  # in none; its refunds debit nothing
+            return "pending"
         is_carried = self.status in ("REFUNDED", "CHARGEBACK") and self.settle_at is None
         return "pending" if self.settled_at is None and not is_carried else "available"
 
@@ -297,6 +307,10 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     # the account had no day limit.
     limit_day: int | None = None
     limit_released: bool = False  # whether it was removed from the total again
+    # The fee that it takes from its merchant's prepaid balance if it is paid, in the settled
+    # currency; None: the money goes to the operator. ``prepaid_held``: whether it is reserved.
+    prepaid_minor: int | None = None
+    prepaid_held: bool = False
     # Why it went to its gateway: JSON of a ``gateways.choice.RouteReason``; None: nobody chose.
     route: str | None = None
 
@@ -326,6 +340,7 @@ class NewAttempt(msgspec.Struct, frozen=True, kw_only=True):
     check_at: int | None
     limit_day: int | None = None  # only if the account has a day limit
     route: str | None = None  # as in PaymentAttempt
+    prepaid_minor: int | None = None  # as in PaymentAttempt
 
 
 class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):

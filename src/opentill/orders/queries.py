@@ -111,9 +111,10 @@ INSERT_ATTEMPT = Query(
     with listed as (insert into directory (id, merchant_id) values (:id, :merchant_id))
     insert into payment_attempts (merchant_id, id, order_id, gateway, method, status, amount_minor,
         currency, provider_ref, action_url, qr_text, reason, locale, payer_ip, check_at, checks,
-        created_at, updated_at, limit_day, route)
+        created_at, updated_at, limit_day, route, prepaid_minor)
     values (:merchant_id, :id, :order_id, :gateway, :method, :status, :amount_minor, :currency, '',
-        '', '', '', :locale, :payer_ip, :check_at, 0, :now, :now, :limit_day, :route)
+        '', '', '', :locale, :payer_ip, :check_at, 0, :now, :now, :limit_day, :route,
+        :prepaid_minor)
     returning *
     """,
 )

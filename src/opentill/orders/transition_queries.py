@@ -29,6 +29,7 @@ WRITTEN_COLUMNS: Final = {
     "reserve_minor": "bigint",
     "reserve_status": "text",
     "reserve_release_at": "bigint",
+    "paid_directly": "boolean",
 }
 
 
@@ -170,9 +171,10 @@ UNPAID = Query(
 _INSERT_ATTEMPT: Final = """
     insert into payment_attempts (merchant_id, id, order_id, gateway, method, status, amount_minor,
         currency, provider_ref, action_url, qr_text, reason, locale, payer_ip, check_at, checks,
-        created_at, updated_at, limit_day, route)
+        created_at, updated_at, limit_day, route, prepaid_minor, prepaid_held)
     select merchant_id, :attempt_id, id, :gateway, :method, 'SUBMITTED', :amount_minor, :currency,
-        '', '', '', '', :locale, :payer_ip, :check_at, 0, :now, :now, :limit_day, :route
+        '', '', '', '', :locale, :payer_ip, :check_at, 0, :now, :now, :limit_day, :route,
+        :prepaid_minor::bigint, coalesce(:prepaid_minor::bigint, 0) > 0
     from moved
     returning *
 """
@@ -185,21 +187,21 @@ SUBMITTED = Query(
     {_INSERT_ATTEMPT}
     """,  # noqa: S608 - names and SQL of ours
 )
-# Like SUBMITTED, for an account with a day limit, to whose total of `:limit_day` the payment is
-# added. Writes nothing if the limit is exhausted. The order is locked first, as everywhere, and the
-# total is changed only if the order has not changed. Other payments through the account wait for
-# the total, until this statement is committed. If the limit was removed, the total still counts.
-SUBMITTED_WITHIN_LIMIT = Query(
-    PaymentAttempt,
-    f"""
-    with locked as materialized (
+# Parts of the statements for attempts that need a place within a day limit or a reserved fee. They
+# write nothing if there is none. The order is locked first, as everywhere, then the balance, then
+# the total of the day; each is changed only if the order has not changed. Other payments wait for
+# the locked rows, until the statement is committed.
+_LOCKED: Final = """
         select id from orders
         where merchant_id = :merchant_id and id = :order_id and status = :source
             and history_number = :history_number
         for update
-    ), counted as (
+"""
+# Adds the payment to the total of `:limit_day` of the account; `{after}` is the part that must
+# have a row. If the limit was removed, the total still counts.
+_COUNTED: Final = """
         insert into gateway_day_totals as total (account_id, currency, day, payments, sum_minor)
-        select :gateway, :currency, :limit_day, 1, :amount_minor from locked
+        select :gateway, :currency, :limit_day, 1, :amount_minor from {after}
         where not exists (
             select from gateway_account_limits
             where account_id = :gateway and currency = :currency and :amount_minor > day_minor
@@ -213,13 +215,57 @@ SUBMITTED_WITHIN_LIMIT = Query(
                     or total.sum_minor + excluded.sum_minor > l.day_minor)
         )
         returning account_id
-    ), moved as ({_update_order(OF_UNPAID, "and exists (select from counted)")}),
-    history as ({_HISTORY_OF_ONE}), listed as (
-        insert into directory (id, merchant_id) select :attempt_id, merchant_id from moved
+"""
+_HAS_FEE: Final = """
+            b.merchant_id = :merchant_id and b.currency = :settled_currency
+            and b.prepaid - b.prepaid_reserved >= :prepaid_minor::bigint
+"""
+# Locks the balance if it has the fee, so that the total of the day is not changed in vain.
+_FUNDED: Final = f"""
+        select b.merchant_id from balances b, locked where {_HAS_FEE} for update of b
+"""  # noqa: S608 - SQL of ours
+_RESERVED: Final = f"""
+        update balances b set prepaid_reserved = b.prepaid_reserved + :prepaid_minor::bigint
+        from {{after}} where {_HAS_FEE} returning b.merchant_id
+"""  # noqa: S608 - SQL of ours
+
+
+def _submission(last: str, **parts: str) -> Query[PaymentAttempt]:
+    """Build the statement that submits an order if each of these parts has a row."""
+    before = ", ".join(f"{name} as materialized ({sql})" for name, sql in parts.items())
+    return Query(
+        PaymentAttempt,
+        f"""
+        with {before}, moved as ({_update_order(OF_UNPAID, f"and exists (select from {last})")}),
+        history as ({_HISTORY_OF_ONE}), listed as (
+            insert into directory (id, merchant_id) select :attempt_id, merchant_id from moved
+        )
+        {_INSERT_ATTEMPT}
+        """,  # noqa: S608 - names and SQL of ours
     )
-    {_INSERT_ATTEMPT}
-    """,  # noqa: S608 - names and SQL of ours
+
+
+SUBMITTED_WITHIN_LIMIT = _submission(
+    "counted", locked=_LOCKED, counted=_COUNTED.format(after="locked")
 )
+SUBMITTED_PREPAID = _submission(
+    "reserved", locked=_LOCKED, reserved=_RESERVED.format(after="locked")
+)
+SUBMITTED_PREPAID_WITHIN_LIMIT = _submission(
+    "reserved",
+    locked=_LOCKED,
+    funded=_FUNDED,
+    counted=_COUNTED.format(after="funded"),
+    reserved=_RESERVED.format(after="counted"),
+)
+# Whether the attempt's account has a day limit, and whether it takes a fee from the prepaid balance
+# → the statement that submits it.
+SUBMISSIONS: Final[Mapping[tuple[bool, bool], Query[PaymentAttempt]]] = {
+    (False, False): SUBMITTED,
+    (True, False): SUBMITTED_WITHIN_LIMIT,
+    (False, True): SUBMITTED_PREPAID,
+    (True, True): SUBMITTED_PREPAID_WITHIN_LIMIT,
+}
 ACCEPTED = Query(
     PaymentAttempt,
     f"""
@@ -246,6 +292,7 @@ _OF_CONFIRMATIONS: Final = (
     "platform_fee_minor",
     "net_settled_minor",
     "livemode",
+    "paid_directly",
 )
 _OF_SETTLEMENTS: Final = (
     "settle_at",

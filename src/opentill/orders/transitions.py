@@ -122,6 +122,7 @@ _PATHS: Final = {
     "merchant_id": "after.merchant_id",
     "order_id": "after.id",
     "history_number": "change.order.history_number",
+    "settled_currency": "after.settled_currency",
     "source": "row.source",
     "target": "row.target",
     "event": "row.event",
@@ -215,13 +216,13 @@ async def submit(
 ) -> PaymentAttempt | None:
     """Take the transition ``submitted`` with the attempt, in one statement; return the attempt.
 
-    Writes nothing and returns None if the order changed since it was read, or if the attempt has a
-    ``limit_day`` and its account has reached its limit of that day.
+    Writes nothing and returns None if the order changed since it was read, if the attempt has a
+    ``limit_day`` and its account has reached its limit of that day, or if it has a fee in
+    ``prepaid_minor`` and the prepaid balance is too low.
     """
-    is_limited = attempt.limit_day is not None
-    statement = (
-        transition_queries.SUBMITTED_WITHIN_LIMIT if is_limited else transition_queries.SUBMITTED
-    )
+    statement = transition_queries.SUBMISSIONS[
+        attempt.limit_day is not None, bool(attempt.prepaid_minor)
+    ]
     values = _values_with_attempt(Change(order, "submitted", cause), attempt, statement, now)
     return await statement.first(tx, **values, now=now)
 

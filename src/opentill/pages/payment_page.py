@@ -8,6 +8,7 @@ new state. Each reads the current state, so that going back, reloading and two t
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl
 from zoneinfo import ZoneInfo
@@ -167,6 +168,7 @@ def _payment(view: checkouts.PageView, app: App, zone: ZoneInfo) -> model.Paymen
         currency,
         amount_minor=order.amount_minor,
         merchant_id=session.merchant_id,
+        fee_of=partial(orders.fee_of, order),
     )
     return model.Payment(
         session_id=session.id,

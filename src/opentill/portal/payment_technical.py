@@ -21,6 +21,7 @@ _ACCOUNT_NAMES: Final = {
     "available": N_("Available"),
     "frozen": N_("On hold"),
     "reserve": N_("In reserve"),
+    "prepaid": N_("Prepaid"),
 }
 Fact = tuple[str, str | Markup]  # the name of a detail, and its text
 

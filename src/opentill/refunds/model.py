@@ -124,6 +124,9 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
     source: Source = "REQUEST"
     handled_at: int | None = None  # when a failed refund was handled; None: it is not
     handled_by: str | None = None  # the person, or the id of the later refund that succeeded
+    # The part of the fee that it gives back to the prepaid balance, in ``debit_currency``. Only a
+    # refund of a payment that went to the merchant directly has one; it debits nothing.
+    fee_returned_minor: int = 0
 
     @property
     def needs_attention(self) -> bool:
@@ -186,7 +189,8 @@ class Quote(msgspec.Struct, frozen=True, kw_only=True):
     """A preview of a refund; amounts in minor units.
 
     ``balance_minor`` is the present balance of the account ``held_from``, and ``least_minor`` the
-    lowest balance allowed there, both in ``debit_currency``.
+    lowest balance allowed there, both in ``debit_currency``. ``paid_directly``: the refund is made
+    from the merchant's own account and debits nothing; ``fee_returned_minor`` is as in ``Refund``.
     """
 
     order_id: str
@@ -198,6 +202,8 @@ class Quote(msgspec.Struct, frozen=True, kw_only=True):
     held_from: Held
     balance_minor: int
     least_minor: int
+    paid_directly: bool = False
+    fee_returned_minor: int = 0
 
 
 class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

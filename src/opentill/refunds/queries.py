@@ -54,11 +54,21 @@ INSERT = Query(
     """
     insert into refunds (merchant_id, id, order_id, attempt_id, status, amount_minor, currency,
         debit_minor, debit_currency, held_from, user_refund_usd_minor, merchant_debit_usd_minor,
-        reason, refund_no, provider_ref, sent, try_at, tries, created_at, updated_at)
+        reason, refund_no, provider_ref, sent, try_at, tries, created_at, updated_at,
+        fee_returned_minor)
     values (:merchant_id, :id, :order_id, :attempt_id, 'PROCESSING', :amount_minor, :currency,
         :debit_minor, :debit_currency, :held_from, :user_refund_usd_minor,
-        :merchant_debit_usd_minor, :reason, :refund_no, '', false, :now, 0, :now, :now)
+        :merchant_debit_usd_minor, :reason, :refund_no, '', false, :now, 0, :now, :now,
+        :fee_returned_minor)
     returning *
+    """,
+)
+# The parts of an order's fee that its refunds give back to the prepaid balance.
+RETURNED_FEES = Value(
+    int,
+    """
+    select coalesce(sum(fee_returned_minor), 0)::bigint from refunds
+    where merchant_id = :merchant_id and order_id = :order_id and status <> 'FAILED'
     """,
 )
 # Insert a refund made at the provider as SUCCEEDED, because OpenTill learns of it only afterwards.
@@ -67,10 +77,12 @@ INSERT_MADE_AT_GATEWAY = Query(
     """
     insert into refunds (merchant_id, id, order_id, attempt_id, status, amount_minor, currency,
         debit_minor, debit_currency, held_from, user_refund_usd_minor, merchant_debit_usd_minor,
-        reason, provider_ref, sent, tries, created_at, updated_at, succeeded_at, source)
+        reason, provider_ref, sent, tries, created_at, updated_at, succeeded_at, source,
+        fee_returned_minor)
     values (:merchant_id, :id, :order_id, :attempt_id, 'SUCCEEDED', :amount_minor, :currency,
         :debit_minor, :debit_currency, :held_from, :user_refund_usd_minor,
-        :merchant_debit_usd_minor, :reason, :provider_ref, true, 0, :now, :now, :now, 'GATEWAY')
+        :merchant_debit_usd_minor, :reason, :provider_ref, true, 0, :now, :now, :now, 'GATEWAY',
+        :fee_returned_minor)
     returning *
     """,
 )

@@ -30,7 +30,7 @@ from opentill.refunds.model import (
     Status,
     TooMuch,
 )
-from opentill.refunds.shares import share_of, with_usd_rate
+from opentill.refunds.shares import find_share
 
 _log: Final = structlog.get_logger()
 
@@ -62,7 +62,7 @@ async def create(
     if not forced:
         await merchants.require(tx, merchant_id, "refund")
     amount = _amount(order, body, source)
-    share = share_of(await with_usd_rate(tx, order, now), amount)
+    share = await find_share(tx, order, amount, now)
     try:
         refund = await queries.INSERT.one(
             tx,
@@ -77,6 +77,7 @@ async def create(
             held_from=order.account,
             user_refund_usd_minor=share.user_usd_minor,
             merchant_debit_usd_minor=share.debit_usd_minor,
+            fee_returned_minor=share.fee_returned_minor,
             reason=body.reason or "",
             refund_no=body.refund_no,
             now=now,
@@ -105,7 +106,7 @@ async def quote(
     """
     order = await orders.find(tx, merchant_id, order_id)
     amount = _amount(order, body, source)
-    share = share_of(await with_usd_rate(tx, order, now), amount)
+    share = await find_share(tx, order, amount, now)
     balance = await ledger.find_balance(tx, merchant_id, order.settled_currency)
     least = -(await queries.OVERDRAFT.get(tx, merchant_id=merchant_id) or 0)
     return Quote(
@@ -118,6 +119,8 @@ async def quote(
         held_from=order.account,
         balance_minor=getattr(balance, order.account) if balance else 0,
         least_minor=least,
+        paid_directly=order.paid_directly,
+        fee_returned_minor=share.fee_returned_minor,
     )
 
 
@@ -318,6 +321,7 @@ async def _complete(tx: Tx, order: Order, refund: Refund, now: int) -> None:
     await failures.handle_repeated(tx, order, refund, now)
     await _end_order(tx, order, refund, now)
     await _post(tx, refund, "REFUND", ("frozen", "gateway"), refund.described, now)
+    await _return_fee(tx, refund, now)
 
 
 async def _end_order(tx: Tx, order: Order, refund: Refund, now: int) -> None:
@@ -336,7 +340,7 @@ async def record_made_at_gateway(
     so the balance may fall below the overdraft limit, as after a chargeback. Raises Invalid if
     there is no exchange rate to USD.
     """
-    share = share_of(await with_usd_rate(tx, order, now), new.amount_minor)
+    share = await find_share(tx, order, new.amount_minor, now)
     refund = await queries.INSERT_MADE_AT_GATEWAY.one(
         tx,
         merchant_id=order.merchant_id,
@@ -350,6 +354,7 @@ async def record_made_at_gateway(
         held_from=order.account,
         user_refund_usd_minor=share.user_usd_minor,
         merchant_debit_usd_minor=share.debit_usd_minor,
+        fee_returned_minor=share.fee_returned_minor,
         reason=new.reason,
         provider_ref=new.provider_ref,
         now=now,
@@ -363,6 +368,7 @@ async def record_made_at_gateway(
     await _end_order(tx, order, refund, now)
     text = f"{refund.described} at the payment provider"
     await _post(tx, refund, "REFUND", (refund.held_from, "gateway"), text, now)
+    await _return_fee(tx, refund, now)
     return refund
 
 
@@ -373,6 +379,19 @@ async def _return_money(tx: Tx, order: Order, refund: Refund, now: int, *, gatew
     await cases.open_reversed(tx, refund, gateway, now)
     # Credit the account that has the order's money now: the order may have settled since.
     await _post(tx, refund, "REFUND", ("gateway", order.account), "Refund reversed", now)
+    await _return_fee(tx, refund, now, reversed_=True)
+
+
+async def _return_fee(tx: Tx, refund: Refund, now: int, *, reversed_: bool = False) -> None:
+    """Give a part of a direct payment's fee back to the prepaid balance, or take it again."""
+    if not refund.fee_returned_minor:
+        return
+    accounts: tuple[Account, Account] = ("platform", "prepaid")
+    text = f"Platform fee returned: {refund.described}"
+    if reversed_:
+        accounts, text = ("prepaid", "platform"), "Platform fee taken again: refund reversed"
+    move = Movement("FEE", *accounts, refund.fee_returned_minor, "refund", refund.id, text)
+    await ledger.post(tx, refund.merchant_id, refund.debit_currency, [move], now)
 
 
 async def _release(tx: Tx, order: Order, refund: Refund, now: int) -> None:

@@ -11,16 +11,21 @@ from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.orders import Order
+from opentill.refunds import queries
 
 _log: Final = structlog.get_logger()
 
 
 class Share(msgspec.Struct, frozen=True):
-    """The cost of a refund, in minor units of the settled currency and of USD."""
+    """The cost of a refund, in minor units of the settled currency and of USD.
+
+    ``fee_returned_minor`` is what it gives back to the prepaid balance, in the settled currency.
+    """
 
     debit_minor: int
     user_usd_minor: int
     debit_usd_minor: int
+    fee_returned_minor: int = 0
 
 
 async def with_usd_rate(tx: Tx, order: Order, now: int) -> Order:
@@ -55,13 +60,30 @@ async def with_usd_rate(tx: Tx, order: Order, now: int) -> Order:
     return msgspec.structs.replace(order, usd_exchange_rate=rate)
 
 
-def share_of(order: Order, amount: int) -> Share:
+async def find_share(tx: Tx, order: Order, amount: int, now: int) -> Share:
+    """Return a refund's share of the order, like ``share_of``. Raises Invalid on ``orderId``."""
+    order = await with_usd_rate(tx, order, now)
+    if not order.paid_directly or order.refund_fee_policy == "KEPT":
+        return share_of(order, amount)
+    key = {"merchant_id": order.merchant_id, "order_id": order.id}
+    return share_of(order, amount, await queries.RETURNED_FEES.get(tx, **key) or 0)
+
+
+def share_of(order: Order, amount: int, fees_returned_minor: int = 0) -> Share:
     """Return a refund's share of the order; the shares of all refunds add up to the order exactly.
 
     A share is the cumulative cost of all refunds up to this one, less the cost of the earlier ones,
-    so rounding errors do not accumulate.
+    so rounding errors do not accumulate. If the payment went to the merchant directly, a refund
+    debits nothing; ``fees_returned_minor`` is what its earlier refunds give back of the fee.
     """
     held = order.refund_held_minor + amount
+    if order.paid_directly:
+        returned = 0
+        if order.refund_fee_policy == "RETURNED":
+            fee = order.gross_settled_minor - order.net_settled_minor
+            share = money.share(fee, held, order.amount_minor, order.settled_currency)
+            returned = max(0, share - fees_returned_minor)
+        return Share(0, _to_usd(order, amount), 0, returned)
     gross = money.times(held, order.exchange_rate, order.currency, order.settled_currency)
     if held == order.amount_minor:
         gross = order.gross_settled_minor
@@ -72,10 +94,16 @@ def share_of(order: Order, amount: int) -> Share:
         gross -= money.share(fee, held, order.amount_minor, order.settled_currency)
         gross = min(gross, order.net_settled_minor)
     debit = max(0, gross - order.refund_debit_minor)
-    to_usd = order.usd_exchange_rate
-    if to_usd is None:
-        raise AssertionError  # with_usd_rate has set the rate
-    user_usd = money.times(amount, to_usd, order.currency, "USD")
-    settled, usd_rate = order.settled_currency, to_usd / order.exchange_rate
+    settled, usd_rate = order.settled_currency, _usd_rate(order) / order.exchange_rate
     debit_usd = debit if settled == "USD" else money.times(debit, usd_rate, settled, "USD")
-    return Share(debit, user_usd, debit_usd)
+    return Share(debit, _to_usd(order, amount), debit_usd)
+
+
+def _to_usd(order: Order, amount: int) -> int:
+    return money.times(amount, _usd_rate(order), order.currency, "USD")
+
+
+def _usd_rate(order: Order) -> Decimal:
+    if order.usd_exchange_rate is None:
+        raise AssertionError  # with_usd_rate has set the rate
+    return order.usd_exchange_rate

@@ -15,8 +15,9 @@ import structlog
 
 from opentill.core import metrics
 from opentill.core.encryption import WrongKey
+from opentill.core.money import Money
 from opentill.core.settings import Settings
-from opentill.db.database import Db, retry_while_away
+from opentill.db.database import Db, Tx, retry_while_away
 from opentill.db.polling import poll_in_background
 from opentill.gateways import registry
 from opentill.gateways.account import GatewayAccount
@@ -77,6 +78,7 @@ class AccountFollower:
         try:
             async with self._db.connection() as tx:
                 head = await rule_queries.REVISIONS.one(tx)
+                await self._read_prepaid(tx)
                 if head.rules != self._rules_revision:
                     self._gateways.rules = RuleSet(await rule_queries.LIST.all(tx))
                     self._gateways.paused = await environment.list_paused(tx)
@@ -92,7 +94,19 @@ class AccountFollower:
             self._retry_at = loop.time() + _RETRY_S
         for account in accounts:
             await self._load(account)
+        if accounts:
+            async with self._db.connection() as tx:
+                await self._read_prepaid(tx)
         self._revisions = sum(account.revision for account in accounts)
+
+    async def _read_prepaid(self, tx: Tx) -> None:
+        """Read the prepaid balances of merchants with accounts, if there are any."""
+        owners = {each.merchant_id for each in self._loaded.values()} - {None}
+        if not owners:
+            return
+        for funds in await queries.FREE_PREPAID.all(tx, merchant_ids=sorted(filter(None, owners))):
+            free = Money(funds.free_minor, funds.currency)
+            self._gateways.record_prepaid(funds.merchant_id, free)
 
     async def _load(self, account: StoredAccount) -> None:
         loaded = self._loaded.get(account.id)

@@ -25,6 +25,14 @@ class StoredAccount(GatewayAccount, frozen=True, kw_only=True):
         return f"StoredAccount(id={self.id!r})"
 
 
+class FreePrepaid(msgspec.Struct, frozen=True):
+    """The part of a merchant's prepaid balance that no payment has reserved; minor units."""
+
+    merchant_id: str
+    currency: str
+    free_minor: int
+
+
 class PausedGateway(msgspec.Struct, frozen=True):
     """An account of the environment that is paused, by the name of its gateway."""
 

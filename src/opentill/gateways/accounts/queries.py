@@ -4,7 +4,7 @@ from typing import Final
 
 from opentill.db.query import Command, Query, Value
 from opentill.gateways.account import Breaker, GatewayAccount
-from opentill.gateways.accounts.model import PausedGateway, StoredAccount
+from opentill.gateways.accounts.model import FreePrepaid, PausedGateway, StoredAccount
 
 _LIMITS: Final = """
     coalesce((select array_agg(l.currency order by l.currency)
@@ -119,6 +119,14 @@ ROTATE = Command(
         credentials = :credentials, credential_hints = :credential_hints,
         revision = revision + 1, updated_at = greatest(updated_at, :now)
     where id = :id
+    """,
+)
+# The free prepaid balances of merchants, from which fees of their own accounts are taken.
+FREE_PREPAID = Query(
+    FreePrepaid,
+    """
+    select merchant_id, currency, prepaid - prepaid_reserved as free_minor from balances
+    where merchant_id = any (:merchant_ids::text[])
     """,
 )
 

@@ -21,7 +21,7 @@ from opentill.gateways.model import PaymentOutcome
 from opentill.merchants.fee_schedule import Scope
 from opentill.orders.livemode import of_gateway
 from opentill.orders.model import UNDECIDED, AttemptStatus, Order, PaymentAttempt, due_at
-from opentill.orders.payments import day_limits, epay_numbers, queries
+from opentill.orders.payments import day_limits, epay_numbers, prepaid, queries
 from opentill.orders.payments.model import Report
 from opentill.orders.pricing import with_fee_of
 from opentill.orders.settlement.movements import received
@@ -47,13 +47,16 @@ def confirmation(
     payment = Scope(method=method, currency=order.currency)
     priced = with_fee_of(order, payment)
     live = of_gateway(attempt.gateway)
+    paid_directly = attempt.prepaid_minor is not None
+    settles_at = due_at(now, order.settlement_delay_days, order.settlement_calendar)
     paid = msgspec.structs.replace(
         priced,
         payment_method=method,
         paid_attempt_id=attempt.id,
         payer_ip=attempt.payer_ip,
         paid_at=now,
-        due_at=due_at(now, order.settlement_delay_days, order.settlement_calendar),
+        due_at=None if paid_directly else settles_at,
+        paid_directly=paid_directly,
         livemode=order.livemode if live is None else live,
     )
     card = outcome.card
@@ -80,11 +83,17 @@ async def confirm(tx: Tx, payments: Collection[ReceivedPayment], now: int) -> li
     """
     orders = await take(tx, [confirmation(*payment, now) for payment in payments], now)
     attempts = {(attempt.merchant_id, attempt.id): attempt for _, attempt, _ in payments}
-    paying = [attempts[order.merchant_id, order.paid_attempt_id or ""] for order in orders]
+    paying = [attempts[_key(order)] for order in orders]
     for attempt in paying:
         count_ended(tx, attempt, "SUCCEEDED")
+    await prepaid.end_reservations(tx, [(order, attempts[_key(order)]) for order in orders])
     await day_limits.count_again(tx, paying)
     return paying
+
+
+def _key(order: Order) -> tuple[str, str]:
+    """Return the key of the attempt that pays an order."""
+    return order.merchant_id, order.paid_attempt_id or ""
 
 
 async def confirm_many(tx: Tx, reports: Sequence[Report], now: int) -> set[tuple[str, str]]:

@@ -4,10 +4,12 @@ from typing import Final, Literal
 
 import msgspec
 
+from opentill import ledger
+from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.gateways import Gateways, PassedOver, PaymentFacts, account_name, find_routes
 from opentill.gateways.choice import Misfit, RouteReason, find_misfit
-from opentill.orders.payments import day_limits
+from opentill.orders.payments import day_limits, prepaid
 
 DAY_LIMIT: Final = "DAY_LIMIT"
 
@@ -25,6 +27,8 @@ class Explanation(msgspec.Struct, frozen=True):
 async def explain(tx: Tx, gateways: Gateways, payment: PaymentFacts, now: int) -> list[Explanation]:
     """Return all accounts, those that fit first, in the order in which they would be tried."""
     exhausted = await _find_exhausted(tx, gateways, payment, now)
+    payment = await prepaid.with_fee(tx, payment, now)
+    await _read_prepaid(tx, gateways, payment)
     names = {name: account_name(gateways, name) for name in (*gateways, *gateways.accounts)}
     routes = find_routes(gateways, payment)
     free = [route for route in routes if route.account not in exhausted]
@@ -48,6 +52,15 @@ async def explain(tx: Tx, gateways: Gateways, payment: PaymentFacts, now: int) -
         elif name in exhausted:
             explanations.append(Explanation(name, shown_name, None, misfit=DAY_LIMIT))
     return explanations
+
+
+async def _read_prepaid(tx: Tx, gateways: Gateways, payment: PaymentFacts) -> None:
+    """Read the prepaid balance, which pays the fee of a payment to the merchant directly."""
+    if payment.merchant_id is None or payment.fee is None:
+        return
+    currency = payment.fee.currency
+    free = await ledger.find_free_prepaid(tx, payment.merchant_id, currency)
+    gateways.record_prepaid(payment.merchant_id, Money(free, currency))
 
 
 async def _find_exhausted(tx: Tx, gateways: Gateways, payment: PaymentFacts, now: int) -> set[str]:

@@ -17,10 +17,15 @@ from opentill.orders.payments.outcomes import FIRST_CHECK_MS
 
 
 class Chosen(NamedTuple):
-    """How a gateway was chosen: for which day its total counts (Unix ms), and the reason."""
+    """How a gateway was chosen: for which day its total counts (Unix ms), and the reason.
+
+    ``prepaid_minor`` is the fee that the payment reserves in the prepaid balance; None: the account
+    is not the merchant's own.
+    """
 
     limit_day: int | None = None
     reason: RouteReason | None = None
+    prepaid_minor: int | None = None
 
 
 UNCHOSEN: Final = Chosen()
@@ -51,8 +56,8 @@ async def start_unlocked(
 ) -> PaymentAttempt | None:
     """Record the intent to pay an order that is not locked, as ``start_attempt`` does.
 
-    Writes nothing and returns None if the order changed since it was read, or if the gateway's
-    account has reached its limit of the day.
+    Writes nothing and returns None if the order changed since it was read, if the gateway's account
+    has reached its limit of the day, or if the prepaid balance is too low for the fee.
     """
     new = NewAttempt(
         merchant_id=order.merchant_id,
@@ -67,6 +72,7 @@ async def start_unlocked(
         payer_ip=payer.ip,
         check_at=now + FIRST_CHECK_MS,
         limit_day=chosen.limit_day,
+        prepaid_minor=chosen.prepaid_minor,
         route=None if chosen.reason is None else encode_reason(chosen.reason),
     )
     with_payer = msgspec.structs.replace(

@@ -32,6 +32,14 @@ class DayTotal(msgspec.Struct, frozen=True):
     sum_minor: int
 
 
+class EndedReservation(msgspec.Struct, frozen=True):
+    """An attempt whose fee was reserved in the prepaid balance, and the fee; minor units."""
+
+    merchant_id: str
+    id: str
+    fee_minor: int
+
+
 class UncountedMerchant(msgspec.Struct, frozen=True):
     """A merchant with failed attempts that are not counted yet."""
 

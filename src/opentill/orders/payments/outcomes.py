@@ -20,7 +20,7 @@ from opentill.orders.model import (
     PaymentAttempt,
 )
 from opentill.orders.order_history import note
-from opentill.orders.payments import day_limits, epay_numbers, queries
+from opentill.orders.payments import day_limits, epay_numbers, prepaid, queries
 from opentill.orders.payments.confirmation import ReceivedPayment, confirm, count_ended
 from opentill.orders.service import find_attempt, find_reported_attempt, lock
 from opentill.orders.transitions import Change, NotLocked, can, transition
@@ -155,6 +155,7 @@ async def _apply_payment(
         cause += f": {other_paid_id} was paid under the same out_trade_no"
         order = await _close_unpaid(tx, order, other_paid_id, now)
     await note(tx, order, "duplicate_payment", cause, now)
+    await prepaid.release(tx, order, attempt)
     await day_limits.count_again(tx, [attempt])
     return await write_attempt(tx, attempt, "DUPLICATE", outcome, now, now)
 
@@ -236,6 +237,7 @@ async def _apply_failure(
     written = await write_attempt(tx, attempt, status, outcome, None, now)
     if outcome.card is not None:
         await cards.store_declined(tx, written, outcome.card)
+    await prepaid.release(tx, order, attempt)
     await day_limits.release(tx, attempt)
     reason = outcome.reason or outcome.status.lower()
     cause = f"{attempt.id}: {reason}"

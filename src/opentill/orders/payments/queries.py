@@ -7,6 +7,7 @@ from opentill.orders.model import Order, PaymentAttempt
 from opentill.orders.payments.model import (
     DayTotal,
     DepositAddress,
+    EndedReservation,
     FailedAttempts,
     LastPaid,
     SharedNumber,
@@ -261,6 +262,16 @@ COUNT_AGAIN = Command(
     set payments = t.payments + s.payments, sum_minor = t.sum_minor + s.sum_minor
     from sums s
     where t.account_id = s.gateway and t.currency = s.currency and t.day = s.limit_day
+    """,
+)
+# Marks that the fees of attempts are no longer reserved; returns those that were.
+END_RESERVATIONS = Query(
+    EndedReservation,
+    """
+    update payment_attempts a set prepaid_held = false
+    from unnest((select :merchant_id::text[]), :id::text[]) as ended (merchant_id, id)
+    where a.merchant_id = ended.merchant_id and a.id = ended.id and a.prepaid_held
+    returning a.merchant_id, a.id, a.prepaid_minor as fee_minor
     """,
 )
 # The newest attempts through accounts in the database that were paid or failed. Those that failed

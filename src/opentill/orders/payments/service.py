@@ -30,6 +30,7 @@ from opentill.gateways.model import (
     Captures,
     Expires,
     Gateway,
+    Method,
     PaymentOutcome,
     PaymentRequest,
 )
@@ -40,7 +41,7 @@ from opentill.orders.model import (
     Order,
     PaymentAttempt,
 )
-from opentill.orders.payments import day_limits, deposit_addresses, queries
+from opentill.orders.payments import day_limits, deposit_addresses, prepaid, queries
 from opentill.orders.payments.account_health import judge_call
 from opentill.orders.payments.intents import Chosen, after_intent, start_unlocked
 from opentill.orders.payments.model import PaymentIntent
@@ -149,7 +150,8 @@ async def _start(
 ) -> _Start:
     """Record an attempt, unless the order has one in progress or cannot be paid any more."""
     state = seen
-    exhausted: list[PassedOver] = []  # accounts that have reached their limit of the day
+    # Accounts that have reached their limit of the day, or whose fee the prepaid balance lacks.
+    exhausted: list[PassedOver] = []
     while True:
         if state is None:
             state = await db.read(partial(_read, intent=intent))
@@ -163,11 +165,12 @@ async def _start(
             return _Start(order, last, is_new=False)
         routes = _find_routes(gateways, intent, order, exhausted)
         if not routes:
-            raise Invalid("method", _EXHAUSTED if exhausted else _NOT_OFFERED)
+            has_limit = any(each.why == "DAY_LIMIT" for each in exhausted)
+            raise Invalid("method", _EXHAUSTED if has_limit else _NOT_OFFERED)
         name, reason = routes[0]
         if isinstance(gateways, Gateways):
             gateways.record_trial(name)
-        limit_day = day_limits.find_day(gateways, name, order, now)
+        chosen = _chosen(gateways, name, order, intent.method, reason.after(exhausted), now)
         starting = partial(
             start_unlocked,
             order=order,
@@ -175,22 +178,45 @@ async def _start(
             method=intent.method,
             payer=intent.payer,
             now=now,
-            chosen=Chosen(limit_day, reason.after(exhausted)),
+            chosen=chosen,
         )
         attempt = await db.autocommit(starting)
         if attempt is not None:
             return _Start(order, attempt, is_new=True)
-        if limit_day is not None and await db.read(
-            partial(
-                day_limits.is_exhausted,
-                gateways=gateways,
-                name=name,
-                order=order,
-                day=limit_day,
-            )
-        ):
-            exhausted.append(PassedOver(name, "DAY_LIMIT"))
+        finding = partial(_find_obstacle, gateways=gateways, name=name, order=order, chosen=chosen)
+        if (obstacle := await db.read(finding)) is not None:
+            exhausted.append(PassedOver(name, obstacle))
         state = None  # the order may have changed since it was read: read it again
+
+
+def _chosen(
+    gateways: Mapping[str, Gateway],
+    name: str,
+    order: Order,
+    method: Method,
+    reason: RouteReason,
+    now: int,
+) -> Chosen:
+    """Return how an account was chosen, with what a payment through it must reserve."""
+    return Chosen(
+        day_limits.find_day(gateways, name, order, now),
+        reason,
+        prepaid.fee_to_reserve(gateways, name, order, method),
+    )
+
+
+async def _find_obstacle(
+    tx: Tx, *, gateways: Mapping[str, Gateway], name: str, order: Order, chosen: Chosen
+) -> Obstacle | None:
+    """Return why an account could not take a payment; None: the order has changed."""
+    if await prepaid.is_too_low(tx, gateways, order, chosen.prepaid_minor):
+        return "PREPAID"
+    day = chosen.limit_day
+    if day is not None and await day_limits.is_exhausted(
+        tx, gateways=gateways, name=name, order=order, day=day
+    ):
+        return "DAY_LIMIT"
+    return None
 
 
 def _find_routes(
@@ -206,6 +232,7 @@ def _find_routes(
         amount_minor=order.amount_minor,
         merchant_id=order.merchant_id,
         on_phone=intent.payer.on_phone,
+        fee=prepaid.find_fee(gateways, order, intent.method),
     )
     if intent.account is None:
         routes = find_routes(gateways, payment)
@@ -263,16 +290,16 @@ async def _try_next_gateway(
     if ended.status != "DECLINED" or is_overtaken or len(tried) >= _MOST_GATEWAYS:
         return ended, False
     for name, reason in others:
-        day = day_limits.find_day(gateways, name, order, now)
-        chosen = Chosen(day, reason.after(passed))
+        chosen = _chosen(gateways, name, order, intent.method, reason.after(passed), now)
         attempt = await start_unlocked(tx, order, name, intent.method, intent.payer, now, chosen)
         if attempt is not None:
             return attempt, True
-        if day is None or not await day_limits.is_exhausted(
-            tx, gateways=gateways, name=name, order=order, day=day
-        ):
+        obstacle = await _find_obstacle(
+            tx, gateways=gateways, name=name, order=order, chosen=chosen
+        )
+        if obstacle is None:
             raise transitions.NotLocked(order)
-        passed.append(PassedOver(name, "DAY_LIMIT"))
+        passed.append(PassedOver(name, obstacle))
     return ended, False
 
 
@@ -354,18 +381,28 @@ async def query_attempt(
     outcome = await observe_call(attempt.gateway, "find_payment", querying)
     queried = await _apply(db, attempt, _query_outcome(outcome), now)
     if queried.status == "ACTION_REQUIRED" and outcome.status in _UNPAID:
-        await _release_limit(db, queried)
+        await _release_reserved(db, queried)
     return queried
 
 
-async def _release_limit(db: Db, attempt: PaymentAttempt) -> None:
-    """Remove an attempt that its gateway reports as unpaid from the total of its day.
+async def _release_reserved(db: Db, attempt: PaymentAttempt) -> None:
+    """Give back what an attempt that its gateway reports as unpaid has reserved.
 
-    Only if its session has ended: the provider's page or code may stay open for longer.
+    That is its place within the limit of its day, and its fee. Only if its session has ended: the
+    provider's page or code may stay open for longer.
     """
     is_counted = attempt.limit_day is not None and not attempt.limit_released
-    if is_counted and (await _find_order(db, attempt)).is_over:
-        await db.run(partial(day_limits.release, attempt=attempt))
+    if not is_counted and not attempt.prepaid_held:
+        return
+    order = await _find_order(db, attempt)
+    if order.is_over:
+        await db.run(partial(_release, attempt=attempt))
+
+
+async def _release(tx: Tx, attempt: PaymentAttempt) -> None:
+    order = await service.lock(tx, attempt.merchant_id, attempt.order_id)
+    await prepaid.release(tx, order, attempt)
+    await day_limits.release(tx, attempt)
 
 
 def _query_outcome(outcome: PaymentOutcome) -> PaymentOutcome:

@@ -6,8 +6,14 @@ from opentill.orders.model import Order
 
 
 def received(order: Order) -> list[Movement]:
-    """Return the postings of a confirmed payment, and of its fee if there is one."""
+    """Return the postings of a confirmed payment, and of its fee if there is one.
+
+    If the provider paid the merchant directly, only the fee is posted, from the prepaid balance.
+    """
     fee = order.gross_settled_minor - order.net_settled_minor
+    if order.paid_directly:
+        text = "Platform fee of a payment to your own account"
+        return [_move(order, "FEE", "prepaid", "platform", fee, text)] if fee else []
     movements = [
         _move(order, "PAYMENT", "gateway", "pending", order.gross_settled_minor, "Payment")
     ]

@@ -1,0 +1,228 @@
+"""Accounts of merchants: the prepaid balance pays exactly the fees that it can pay."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from opentill.checkouts import PayerInput, pay
+from opentill.checkouts import jobs as checkout_jobs
+from opentill.core.errors import Invalid
+from opentill.db.database import Tx
+from opentill.gateways import Gateways
+from opentill.gateways.accounts import DayLimit
+from opentill.gateways.model import PaymentOutcome
+from opentill.integrity.rules import check_books
+from opentill.orders import PaymentAttempt, apply_outcome
+from opentill.orders import jobs as order_jobs
+from support.account_desk import Desk as AccountDesk
+from support.account_desk import serving_without_cards
+from support.api_server import ApiServer
+from support.prepaid import adjust, read_prepaid
+from support.sandbox_accounts import Bank, create_session, running_bank
+from support.sandbox_bank import wait_until
+
+PAYMENTS = 64
+FUNDED = 10
+FEE = 40  # of 9.99 at 4 %
+MINUTE = 60_000
+
+
+@pytest.fixture(scope="module")
+def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
+    """A sandbox bank, at which all accounts are."""
+    with running_bank(tmp_path_factory.mktemp("bank"), "b" * 32) as bank:
+        yield bank
+
+
+@pytest.fixture(scope="module")
+def server(
+    postgres_url: str,
+    template: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    pooler_url: Callable[[str], str],
+) -> Iterator[ApiServer]:
+    """A server whose environment takes no cards, and which sees new accounts at once."""
+    data_dir = tmp_path_factory.mktemp("prepaid")
+    with serving_without_cards(postgres_url, template, data_dir, pooler_url) as server:
+        yield server
+        _, violations = server.tx(check_books)
+        assert violations == []
+
+
+class Desk(AccountDesk):
+    """A desk whose shop has a prepaid balance."""
+
+    def top_up(self, amount_minor: int) -> None:
+        """Top the prepaid balance up, and wait until the server knows it."""
+        self.server.tx(lambda tx: adjust(tx, self.shop.id, "topup", amount_minor))
+        self.wait_for_prepaid()
+
+    def wait_for_prepaid(self) -> None:
+        """Wait until the server has read the prepaid balance."""
+        gateways = self.server.app.gateways
+        assert isinstance(gateways, Gateways)
+        prepaid, reserved = self.prepaid()
+        wait_until(lambda: gateways.free_prepaid(self.shop.id, "USD") == prepaid - reserved)
+
+    def prepaid(self) -> tuple[int, int]:
+        """Return the prepaid balance and the reserved part of it."""
+
+        async def read(tx: Tx) -> tuple[int, int]:
+            return await read_prepaid(tx, self.shop.id)
+
+        return self.server.tx(read)
+
+    def methods(self, session_id: str) -> bool:
+        """Whether the payment page offers cards."""
+        page = self.server.http.get(f"/checkout/{session_id}")
+        return 'value="CREDIT_CARD"' in page.text
+
+
+@pytest.fixture
+def desk(server: ApiServer, bank: Bank) -> Iterator[Desk]:
+    """The accounts of a test."""
+    desk = Desk(server, bank)
+    yield desk
+    desk.close()
+
+
+def reasons(attempts: list[PaymentAttempt | None]) -> Counter[str]:
+    """Count why attempts went to their accounts, and which accounts were passed."""
+    routes = [json.loads(attempt.route or "{}") for attempt in attempts if attempt]
+    return Counter(
+        " ".join([route["by"], *(each["why"] for each in route.get("passed", ()))])
+        for route in routes
+    )
+
+
+def test_parallel_payments_use_exactly_the_prepaid_balance_and_go_elsewhere(desk: Desk) -> None:
+    own = desk.add("Own", merchant_id=desk.shop.id)
+    other = desk.add("Other")
+    desk.top_up(FUNDED * FEE + FEE - 1)
+    attempts = desk.start_many(PAYMENTS)
+    gateways = Counter(attempt.gateway for attempt in attempts if attempt)
+    assert gateways == {own.id: FUNDED, other.id: PAYMENTS - FUNDED}
+    assert desk.prepaid() == (FUNDED * FEE + FEE - 1, FUNDED * FEE)
+    assert {attempt.prepaid_minor for attempt in attempts if attempt} == {FEE, None}
+    kept = reasons(attempts)
+    assert kept == {"OWN": FUNDED, "PRIORITY PREPAID": PAYMENTS - FUNDED}
+
+
+def test_parallel_payments_are_refused_if_no_other_account_takes_them(desk: Desk) -> None:
+    desk.add("Own", merchant_id=desk.shop.id)
+    desk.top_up(FUNDED * FEE)
+    attempts = desk.start_many(PAYMENTS)
+    assert len([attempt for attempt in attempts if attempt]) == FUNDED
+    assert desk.prepaid() == (FUNDED * FEE, FUNDED * FEE)
+
+
+def test_a_day_limit_and_the_prepaid_balance_hold_together(desk: Desk) -> None:
+    limit = (DayLimit("USD", None, 5),)
+    own = desk.add("Limited", merchant_id=desk.shop.id, day_limits=limit)
+    desk.top_up(3 * FEE)
+    assert len([each for each in desk.start_many(12) if each]) == 3
+    rows = desk.server.sql("select payments from gateway_day_totals where account_id = $1", own.id)
+    assert [row["payments"] for row in rows] == [3]
+    desk.top_up(10 * FEE)
+    assert len([each for each in desk.start_many(12) if each]) == 2
+    assert desk.prepaid() == (13 * FEE, 5 * FEE)
+
+
+def test_fees_are_given_back_for_failures_and_taken_for_payments(desk: Desk) -> None:
+    desk.add("Own", merchant_id=desk.shop.id)
+    desk.top_up(4 * FEE)
+    attempts = [each for each in desk.start_many(4) if each]
+    for attempt, status in zip(attempts, ("DECLINED", "SUCCEEDED", "REFUSED"), strict=False):
+        desk.apply(attempt, status, times=2)
+    assert desk.prepaid() == (3 * FEE, FEE)
+
+
+def test_a_payment_page_offers_the_account_only_with_enough_prepaid_balance(desk: Desk) -> None:
+    desk.add("Own", merchant_id=desk.shop.id)
+    session_id = create_session(desk.shop)["id"]
+    assert not desk.methods(session_id)
+    desk.top_up(FEE - 1)
+    assert not desk.methods(session_id)
+    desk.top_up(1)
+    assert desk.methods(session_id)
+    desk.start()
+    desk.wait_for_prepaid()
+    assert not desk.methods(session_id)
+
+
+def test_an_account_takes_only_payments_of_its_merchant(desk: Desk) -> None:
+    other_shop = desk.server.create_shop()
+    desk.add("Own", merchant_id=other_shop.id)
+    desk.server.tx(lambda tx: adjust(tx, other_shop.id, "topup", 100 * FEE))
+    assert desk.start_many(1) == [None]
+
+
+def test_an_expired_session_gives_its_fee_back_once_its_gateway_knows_no_payment(
+    desk: Desk,
+) -> None:
+    desk.add("Own", merchant_id=desk.shop.id)
+    desk.top_up(FEE)
+    attempt = desk.start()
+    app, url = desk.server.app, desk.server.settings.public_url
+
+    def check(now: int) -> None:
+        desk.server.run(order_jobs.check_attempts(app.db, app.gateways, url, now))
+
+    now = app.clock()
+    check(now + 3 * MINUTE)  # the session is still open
+    assert desk.prepaid() == (FEE, FEE)
+    desk.server.sql(
+        "update checkouts set expires_at = $1 where order_id = $2", now, attempt.order_id
+    )
+    desk.server.run(checkout_jobs.expire_due(app.db, now + MINUTE))
+    check(now + 6 * MINUTE)
+    check(now + 60 * MINUTE)
+    assert desk.prepaid() == (FEE, 0)
+
+
+def test_failures_payments_and_top_ups_at_the_same_time_leave_the_books_right(desk: Desk) -> None:
+    """Locks are taken in one order, so that nothing is refused by a deadlock."""
+    desk.add("Own", merchant_id=desk.shop.id, day_limits=(DayLimit("USD", None, 1000),))
+    desk.top_up(20 * FEE)
+    attempts = [each for each in desk.start_many(20) if each]
+    assert len(attempts) == 20
+    server = desk.server
+    sessions = [desk.shop.create_session(desk.product_id)["id"] for _ in range(10)]
+
+    async def everything() -> None:
+        async def report(attempt: PaymentAttempt, status: str) -> None:
+            outcome = PaymentOutcome(status=status)  # type: ignore[arg-type]
+            await server.app.db.run(
+                lambda tx: apply_outcome(
+                    tx, attempt.merchant_id, attempt.id, outcome, server.app.clock(),
+                    gateway=attempt.gateway,
+                )
+            )  # fmt: skip
+
+        async def start(session_id: str) -> None:
+            payer = PayerInput(
+                email="a@example.com", name="A", method="CREDIT_CARD", ip="192.0.2.1", locale="en"
+            )
+            app, url = server.app, server.settings.public_url
+            try:
+                await pay(app.db, app.gateways, session_id, payer, url, app.clock())
+            except Invalid as refusal:
+                assert refusal.field == "method"
+
+        statuses = ("SUCCEEDED", "DECLINED")
+        await asyncio.gather(
+            *(report(each, statuses[number % 2]) for number, each in enumerate(attempts)),
+            *map(start, sessions),
+            *(
+                server.app.db.run(lambda tx: adjust(tx, desk.shop.id, "topup", FEE))
+                for _ in range(5)
+            ),
+        )
+
+    server.run(everything())
+    prepaid, reserved = desk.prepaid()
+    assert prepaid == (20 + 5 - 10) * FEE
+    assert reserved <= 10 * FEE
