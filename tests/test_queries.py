@@ -34,6 +34,7 @@ OTHER_MODULES: Final = {
     "opentill.integrity.event_queries": "the integrity rule of events, which is long",
     "opentill.ledger.incremental_queries": "the incremental check of a range of entries",
     "opentill.ledger.money_queries": "the list of what comes in and goes out",
+    "opentill.ledger.prepaid_queries": "prepaid balances",
     "opentill.people.reset_queries": "resets of second factors",
     "opentill.orders.search.lookup_queries": "looking up orders by ids and numbers",
     "opentill.orders.search.across_merchants_queries": "finding orders of all merchants",

@@ -220,6 +220,7 @@ class PaidBusiness:
             )
         assert api_server.tx(lambda tx: ledger.list_newest_of_prepaid(tx, self.id, 5))
         assert api_server.tx(lambda tx: ledger.find_free_prepaid(tx, self.id, "USD"))
+        assert api_server.tx(lambda tx: ledger.sum_prepaid_fees(tx, self.id, "USD", 0))
 
     def _confirm_batch(self) -> None:
         # No report is about this order, so it stays unpaid.

@@ -48,6 +48,7 @@ def test_every_permission_has_one_row_with_known_roles() -> None:
 def test_dangerous_permissions_need_a_step_up() -> None:
     assert {rule.permission for rule in RULES if rule.proof} == {
         "payouts.account",  # changes bank accounts
+        "balance.prepay",
         "keys.manage",
         "endpoints.manage",  # changes the URLs of webhooks
         "endpoints.secrets",

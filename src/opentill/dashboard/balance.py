@@ -117,6 +117,7 @@ async def show(request: PageRequest) -> Response:
         settlement_currency=merchant.settlement_currency,
         zero=localizer.amount(Money(0, merchant.settlement_currency)),
         accounts=ACCOUNTS[:2],
+        has_own_accounts=bool(page_helpers.own_accounts(request)),
         rows=rows,
         filters=_query(_filters(request)),
         days_only=_query(_filters(request, "from", "to")),

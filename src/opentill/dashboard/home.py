@@ -28,6 +28,7 @@ from opentill.dashboard import (
     page_helpers,
     payout_wait,
     payouts_on_way,
+    prepaid,
 )
 from opentill.dashboard.labels import FAILING_ENDPOINTS
 from opentill.db.database import Tx
@@ -225,6 +226,8 @@ async def _list_todos(tx: Tx, request: PageRequest, *, has_money: bool) -> list[
         )
         failing = await webhooks.count_failing(tx, merchant_id, endpoints)
         todo.append(Todo(FAILING_ENDPOINTS[failing == 1], failing, "/developers/webhooks"))
+    if access.may("balance.read") and (warning := await prepaid.find_warning(tx, request)):
+        todo.append(Todo(warning, 1, "/balance/prepaid"))
     may_change_account, may_see_payouts = access.may("payouts.account"), access.may("payouts.read")
     account: StoredAccount | None = None
     if may_change_account or may_see_payouts:

@@ -81,6 +81,12 @@ BALANCE: Final = {
     "reserve": N_("In reserve"),
     "prepaid": N_("Prepaid"),
 }
+OWN_ACCOUNT_STATE: Final = {
+    "ACTIVE": N_("Takes payments"),
+    "UNFUNDED": N_("Needs prepaid balance"),
+    "PAUSED": N_("Paused"),
+    "RETIRED": N_("Retired"),
+}
 CAPABILITY_NOTE: Final = {
     "charge": N_("No sessions can be opened and no payments started."),
     "refund": N_("Payments cannot be refunded."),

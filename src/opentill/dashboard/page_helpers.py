@@ -12,6 +12,8 @@ from opentill import merchants, products
 from opentill.core.money import EXPONENTS, Money
 from opentill.db import rate_limits
 from opentill.figures.model import day_bounds, local
+from opentill.gateways import Gateways
+from opentill.gateways.account import GatewayAccount
 from opentill.merchants import Merchant
 from opentill.portal import render
 from opentill.portal.request import PageRequest
@@ -102,3 +104,12 @@ async def limit_resends(request: PageRequest) -> None:
     await rate_limits.hit_merchant(
         app.db, app.settings, "resends", request.merchant_id, request.now
     )
+
+
+def own_accounts(request: PageRequest) -> list[GatewayAccount]:
+    """Return the gateway accounts that belong to the merchant of the page."""
+    gateways = request.app.gateways
+    if not isinstance(gateways, Gateways):
+        return []
+    merchant_id = request.access.merchant_id
+    return [each for each in gateways.accounts.values() if each.merchant_id == merchant_id]

@@ -10,7 +10,7 @@ from typing import Final
 from opentill import figures
 from opentill.adjustments.model import MOVES
 from opentill.db.query import WHOLE_TABLE_S, Query, Value
-from opentill.integrity import event_queries
+from opentill.integrity import event_queries, prepaid_queries
 from opentill.integrity.count_queries import TOTALS_OF_LISTS
 from opentill.ledger import Violation, rule_sql
 
@@ -51,27 +51,7 @@ _RULES: Final = {
         or e.currency <> o.settled_currency
         or (e.from_account = 'prepaid') <> o.paid_directly
     """,
-    "prepaid balances reserve the fees of attempts that may still be paid": """
-    select merchant_id, currency as subject, sum(reserved) || ' more than that' as detail
-    from (
-        select merchant_id, currency, prepaid_reserved as reserved from balances
-        union all
-        select a.merchant_id, o.settled_currency, - a.prepaid_minor
-        from payment_attempts a join orders o on o.merchant_id = a.merchant_id
-            and o.id = a.order_id
-        where a.prepaid_held
-    ) as held
-    group by merchant_id, currency
-    having sum(reserved) <> 0
-    """,
-    "an order was paid directly exactly if its attempt took a prepaid fee": """
-    select o.merchant_id, o.id as subject,
-        'paid by ' || a.id || case when a.prepaid_held then ', whose fee is still reserved'
-            else '' end as detail
-    from orders o join payment_attempts a on a.merchant_id = o.merchant_id
-        and a.id = o.paid_attempt_id
-    where o.paid_directly <> (a.prepaid_minor is not null) or a.prepaid_held
-    """,
+    **prepaid_queries.RULES,
     "a paid order was paid by exactly one attempt": """
     select o.merchant_id, o.id as subject,
         count(a.id) || ' succeeded, paid by ' || coalesce(o.paid_attempt_id, 'none') as detail

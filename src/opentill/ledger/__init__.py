@@ -35,6 +35,7 @@ from opentill.ledger.postings import (
 from opentill.ledger.prepaid import find_free as find_free_prepaid
 from opentill.ledger.prepaid import list_newest as list_newest_of_prepaid
 from opentill.ledger.prepaid import release as release_prepaid
+from opentill.ledger.prepaid import sum_fees as sum_prepaid_fees
 from opentill.ledger.queries import rule_sql
 from opentill.ledger.service import (
     count_entries,
@@ -102,6 +103,7 @@ __all__ = [
     "rule_sql",
     "rules",
     "statement_file",
+    "sum_prepaid_fees",
     "summarize_passes",
     "sums_by_type",
     "trial_balance",

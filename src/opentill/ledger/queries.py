@@ -128,19 +128,6 @@ BALANCES_OF = Query(
 BALANCES = Query(
     Balance, "select * from balances where merchant_id = :merchant_id order by currency"
 )
-FREE_PREPAID = Value(
-    int,
-    """
-    select prepaid - prepaid_reserved from balances
-    where merchant_id = :merchant_id and currency = :currency
-    """,
-)
-RELEASE_PREPAID = Command(
-    """
-    update balances set prepaid_reserved = prepaid_reserved - :amount_minor
-    where merchant_id = :merchant_id and currency = :currency
-    """,
-)
 # The last entry before a time. Of entries in the same millisecond, the one with the greatest id was
 # written last (decision 0011).
 LAST_BEFORE = Query(
@@ -252,15 +239,6 @@ OTHER_FEES = Value(
         where merchant_id = :merchant_id and (from_account = 'prepaid' or to_account = 'prepaid')
             and type = 'FEE' and created_at between :since and :until
     )
-    """,
-)
-# Entries of the prepaid balance, newest first.
-NEWEST_OF_PREPAID = Query(
-    Entry,
-    """
-    select * from entries
-    where merchant_id = :merchant_id and (from_account = 'prepaid' or to_account = 'prepaid')
-    order by created_at desc, id desc limit :limit
     """,
 )
 FEES_OF_ORDERS = Query(

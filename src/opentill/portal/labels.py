@@ -94,7 +94,6 @@ DECLINE_ADVICE: Final = {
     "duplicate": N_("Check whether the customer has paid already."),
     "incorrect_expiry": _CHECK_DETAILS,
 }
-# The reasons in lists.
 DECLINE_NAME: Final = {
     "declined": N_("Declined by the bank"),
     "insufficient_funds": N_("Insufficient funds"),
@@ -339,6 +338,7 @@ PROVED_ACTION: Final[Mapping[Allowed, str]] = {
     "a person": N_("Change your security settings"),
     "payments.refund": N_("Refund a payment"),
     "payouts.account": N_("Change the bank account for payouts"),
+    "balance.prepay": N_("Move money to the prepaid balance"),
     "keys.manage": N_("Create, change or delete an API key"),
     "endpoints.manage": N_("Add, change or delete a webhook endpoint"),
     "endpoints.secrets": N_("Show or replace the secret of a webhook endpoint"),

@@ -17,7 +17,7 @@ from opentill.ledger import Type as PostingType
 from opentill.orders import Change, Order
 from opentill.orders.model import Source
 from opentill.orders.payments import deposit_addresses
-from opentill.refunds import cases, events, failures, queries
+from opentill.refunds import cases, events, failures, queries, returned_fees
 from opentill.refunds.model import (
     REFUNDABLE,
     TRANSITIONS,
@@ -321,7 +321,7 @@ async def _complete(tx: Tx, order: Order, refund: Refund, now: int) -> None:
     await failures.handle_repeated(tx, order, refund, now)
     await _end_order(tx, order, refund, now)
     await _post(tx, refund, "REFUND", ("frozen", "gateway"), refund.described, now)
-    await _return_fee(tx, refund, now)
+    await returned_fees.post(tx, refund, now)
 
 
 async def _end_order(tx: Tx, order: Order, refund: Refund, now: int) -> None:
@@ -368,7 +368,7 @@ async def record_made_at_gateway(
     await _end_order(tx, order, refund, now)
     text = f"{refund.described} at the payment provider"
     await _post(tx, refund, "REFUND", (refund.held_from, "gateway"), text, now)
-    await _return_fee(tx, refund, now)
+    await returned_fees.post(tx, refund, now)
     return refund
 
 
@@ -379,19 +379,7 @@ async def _return_money(tx: Tx, order: Order, refund: Refund, now: int, *, gatew
     await cases.open_reversed(tx, refund, gateway, now)
     # Credit the account that has the order's money now: the order may have settled since.
     await _post(tx, refund, "REFUND", ("gateway", order.account), "Refund reversed", now)
-    await _return_fee(tx, refund, now, reversed_=True)
-
-
-async def _return_fee(tx: Tx, refund: Refund, now: int, *, reversed_: bool = False) -> None:
-    """Give a part of a direct payment's fee back to the prepaid balance, or take it again."""
-    if not refund.fee_returned_minor:
-        return
-    accounts: tuple[Account, Account] = ("platform", "prepaid")
-    text = f"Platform fee returned: {refund.described}"
-    if reversed_:
-        accounts, text = ("prepaid", "platform"), "Platform fee taken again: refund reversed"
-    move = Movement("FEE", *accounts, refund.fee_returned_minor, "refund", refund.id, text)
-    await ledger.post(tx, refund.merchant_id, refund.debit_currency, [move], now)
+    await returned_fees.post(tx, refund, now, reversed_=True)
 
 
 async def _release(tx: Tx, order: Order, refund: Refund, now: int) -> None:

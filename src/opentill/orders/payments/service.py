@@ -30,7 +30,6 @@ from opentill.gateways.model import (
     Captures,
     Expires,
     Gateway,
-    Method,
     PaymentOutcome,
     PaymentRequest,
 )
@@ -41,9 +40,9 @@ from opentill.orders.model import (
     Order,
     PaymentAttempt,
 )
-from opentill.orders.payments import day_limits, deposit_addresses, prepaid, queries
+from opentill.orders.payments import deposit_addresses, prepaid, queries, reservations
 from opentill.orders.payments.account_health import judge_call
-from opentill.orders.payments.intents import Chosen, after_intent, start_unlocked
+from opentill.orders.payments.intents import after_intent, start_unlocked
 from opentill.orders.payments.model import PaymentIntent
 from opentill.orders.payments.outcomes import FIRST_CHECK_MS, accept, apply_to_attempt
 
@@ -170,7 +169,9 @@ async def _start(
         name, reason = routes[0]
         if isinstance(gateways, Gateways):
             gateways.record_trial(name)
-        chosen = _chosen(gateways, name, order, intent.method, reason.after(exhausted), now)
+        chosen = reservations.choose(
+            gateways, name, order, intent.method, reason.after(exhausted), now
+        )
         starting = partial(
             start_unlocked,
             order=order,
@@ -183,40 +184,12 @@ async def _start(
         attempt = await db.autocommit(starting)
         if attempt is not None:
             return _Start(order, attempt, is_new=True)
-        finding = partial(_find_obstacle, gateways=gateways, name=name, order=order, chosen=chosen)
+        finding = partial(
+            reservations.find_obstacle, gateways=gateways, name=name, order=order, chosen=chosen
+        )
         if (obstacle := await db.read(finding)) is not None:
             exhausted.append(PassedOver(name, obstacle))
         state = None  # the order may have changed since it was read: read it again
-
-
-def _chosen(
-    gateways: Mapping[str, Gateway],
-    name: str,
-    order: Order,
-    method: Method,
-    reason: RouteReason,
-    now: int,
-) -> Chosen:
-    """Return how an account was chosen, with what a payment through it must reserve."""
-    return Chosen(
-        day_limits.find_day(gateways, name, order, now),
-        reason,
-        prepaid.fee_to_reserve(gateways, name, order, method),
-    )
-
-
-async def _find_obstacle(
-    tx: Tx, *, gateways: Mapping[str, Gateway], name: str, order: Order, chosen: Chosen
-) -> Obstacle | None:
-    """Return why an account could not take a payment; None: the order has changed."""
-    if await prepaid.is_too_low(tx, gateways, order, chosen.prepaid_minor):
-        return "PREPAID"
-    day = chosen.limit_day
-    if day is not None and await day_limits.is_exhausted(
-        tx, gateways=gateways, name=name, order=order, day=day
-    ):
-        return "DAY_LIMIT"
-    return None
 
 
 def _find_routes(
@@ -290,11 +263,13 @@ async def _try_next_gateway(
     if ended.status != "DECLINED" or is_overtaken or len(tried) >= _MOST_GATEWAYS:
         return ended, False
     for name, reason in others:
-        chosen = _chosen(gateways, name, order, intent.method, reason.after(passed), now)
+        chosen = reservations.choose(
+            gateways, name, order, intent.method, reason.after(passed), now
+        )
         attempt = await start_unlocked(tx, order, name, intent.method, intent.payer, now, chosen)
         if attempt is not None:
             return attempt, True
-        obstacle = await _find_obstacle(
+        obstacle = await reservations.find_obstacle(
             tx, gateways=gateways, name=name, order=order, chosen=chosen
         )
         if obstacle is None:
@@ -381,28 +356,8 @@ async def query_attempt(
     outcome = await observe_call(attempt.gateway, "find_payment", querying)
     queried = await _apply(db, attempt, _query_outcome(outcome), now)
     if queried.status == "ACTION_REQUIRED" and outcome.status in _UNPAID:
-        await _release_reserved(db, queried)
+        await reservations.release_unpaid(db, queried)
     return queried
-
-
-async def _release_reserved(db: Db, attempt: PaymentAttempt) -> None:
-    """Give back what an attempt that its gateway reports as unpaid has reserved.
-
-    That is its place within the limit of its day, and its fee. Only if its session has ended: the
-    provider's page or code may stay open for longer.
-    """
-    is_counted = attempt.limit_day is not None and not attempt.limit_released
-    if not is_counted and not attempt.prepaid_held:
-        return
-    order = await _find_order(db, attempt)
-    if order.is_over:
-        await db.run(partial(_release, attempt=attempt))
-
-
-async def _release(tx: Tx, attempt: PaymentAttempt) -> None:
-    order = await service.lock(tx, attempt.merchant_id, attempt.order_id)
-    await prepaid.release(tx, order, attempt)
-    await day_limits.release(tx, attempt)
 
 
 def _query_outcome(outcome: PaymentOutcome) -> PaymentOutcome:
