@@ -19,6 +19,9 @@ EXCEPTIONS: Final = {
     # The transition that pays an order queues the notification for its Epay shop.
     ("orders.transition_queries.TRANSITION", "epay_notifications"),
     ("orders.transition_queries.CONFIRMATIONS", "epay_notifications"),
+    # The statement that submits an order reserves its fee in the prepaid balance.
+    ("orders.transition_queries.SUBMITTED_PREPAID", "balances"),
+    ("orders.transition_queries.SUBMITTED_PREPAID_WITHIN_LIMIT", "balances"),
     # For every request, one statement looks up both its caller and its rate limit.
     ("merchants.queries.AUTHENTICATE_LIMITED", "rate_limit_windows"),
 }

@@ -31,6 +31,7 @@ OTHER_MODULES: Final = {
     "opentill.figures.brand_queries": "payments and disputes by month and card brand",
     "opentill.figures.gateway_queries": "figures by gateway, over all merchants",
     "opentill.integrity.count_queries": "the integrity rule of list counts, which is long",
+    "opentill.integrity.prepaid_queries": "the integrity rules of prepaid fees",
     "opentill.integrity.event_queries": "the integrity rule of events, which is long",
     "opentill.ledger.incremental_queries": "the incremental check of a range of entries",
     "opentill.ledger.money_queries": "the list of what comes in and goes out",

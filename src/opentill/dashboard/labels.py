@@ -81,12 +81,6 @@ BALANCE: Final = {
     "reserve": N_("In reserve"),
     "prepaid": N_("Prepaid"),
 }
-OWN_ACCOUNT_STATE: Final = {
-    "ACTIVE": N_("Takes payments"),
-    "UNFUNDED": N_("Needs prepaid balance"),
-    "PAUSED": N_("Paused"),
-    "RETIRED": N_("Retired"),
-}
 CAPABILITY_NOTE: Final = {
     "charge": N_("No sessions can be opened and no payments started."),
     "refund": N_("Payments cannot be refunded."),
@@ -243,7 +237,6 @@ MAIL_AUDIENCE: Final = {
     "members": (N_("To your team"), N_("To the members with these roles.")),
     "persons": (N_("To one person"), N_("About their own account. They cannot be turned off.")),
 }
-# Who gets a kind of mail that is sent to one person.
 MAIL_PERSON: Final = {
     "invitation": N_("The person you invite"),
     "reset": N_("The member who asked for it"),

@@ -35,12 +35,25 @@ _REASON: Final = "on the page of the prepaid balance"  # in the audit log
 _AMOUNT_ERROR: Final = N_("Enter an amount above 0, such as 25.00 or 1,200.50")
 _TOO_MUCH: Final = N_("There is less than this in the available balance")
 
+# Whether payments can go to an account of the merchant.
+_STATE: Final = {
+    "ACTIVE": N_("Takes payments"),
+    "UNFUNDED": N_("Needs prepaid balance"),
+    "PAUSED": N_("Paused"),
+    "RETIRED": N_("Retired"),
+}
+
 
 class OwnAccount(msgspec.Struct, frozen=True):
     """A gateway account of the merchant, and whether payments can go there."""
 
     account: GatewayAccount
     state: Literal["ACTIVE", "UNFUNDED", "PAUSED", "RETIRED"]
+
+    @property
+    def state_text(self) -> str:
+        """The state as a message id."""
+        return _STATE[self.state]
 
 
 async def find_warning(tx: Tx, request: PageRequest) -> str | None:

@@ -17,7 +17,7 @@ from opentill.ledger import Type as PostingType
 from opentill.orders import Change, Order
 from opentill.orders.model import Source
 from opentill.orders.payments import deposit_addresses
-from opentill.refunds import cases, events, failures, queries, returned_fees
+from opentill.refunds import cases, contradictions, events, failures, queries, returned_fees
 from opentill.refunds.model import (
     REFUNDABLE,
     TRANSITIONS,
@@ -27,7 +27,6 @@ from opentill.refunds.model import (
     Quote,
     Refund,
     RefundBody,
-    Status,
     TooMuch,
 )
 from opentill.refunds.shares import find_share
@@ -235,7 +234,9 @@ async def apply_outcome(
             provider_ref=outcome.provider_ref,
         )
     if refund is None:  # the refund had ended: late and repeated reports change nothing
-        return await _compare_ended(tx, before, status, outcome)
+        ended = await find(tx, merchant_id, refund_id)
+        contradictions.log(ended, status, outcome)
+        return ended
     await _emit(tx, order, refund, now)
     if status == "SUCCEEDED":
         await _complete(tx, order, refund, now)
@@ -291,23 +292,6 @@ async def reverse_manually(
     return await apply_outcome(
         tx, merchant_id, refund_id, outcome, now, gateway=attempt.gateway, attempt_id=attempt.id
     )
-
-
-async def _compare_ended(tx: Tx, refund: Refund, status: Status, outcome: RefundOutcome) -> Refund:
-    """Return a refund that had ended, and log an error if the report contradicts its end."""
-    ended = await find(tx, refund.merchant_id, refund.id)
-    if ended.status != status:
-        _log.error(
-            "refund ended otherwise",
-            refund=ended.id, status=ended.status, reported=outcome.status, reason=outcome.reason,
-            ref=ended.provider_ref, reported_ref=outcome.provider_ref,
-        )  # fmt: skip
-    elif status == "SUCCEEDED" and "" != outcome.provider_ref != ended.provider_ref != "":
-        _log.error(
-            "refund succeeded twice at the provider",
-            refund=ended.id, ref=ended.provider_ref, reported_ref=outcome.provider_ref,
-        )  # fmt: skip
-    return ended
 
 
 async def _emit(tx: Tx, order: Order, refund: Refund, now: int) -> None:
