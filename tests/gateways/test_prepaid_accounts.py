@@ -107,8 +107,8 @@ def test_parallel_payments_use_exactly_the_prepaid_balance_and_go_elsewhere(desk
     assert gateways == {own.id: FUNDED, other.id: PAYMENTS - FUNDED}
     assert desk.prepaid() == (FUNDED * FEE + FEE - 1, FUNDED * FEE)
     assert {attempt.prepaid_minor for attempt in attempts if attempt} == {FEE, None}
-    kept = reasons(attempts)
-    assert kept == {"OWN": FUNDED, "PRIORITY PREPAID": PAYMENTS - FUNDED}
+    counts = reasons(attempts)
+    assert counts == {"OWN": FUNDED, "PRIORITY PREPAID": PAYMENTS - FUNDED}
 
 
 def test_parallel_payments_are_refused_if_no_other_account_takes_them(desk: Desk) -> None:

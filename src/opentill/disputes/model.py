@@ -274,8 +274,7 @@ def debit(order: orders.Order, amount_minor: int) -> int:
 
     The result is in minor units of the settled currency. If the dispute is about everything that is
     not refunded, it is exactly the payment's gross amount minus the debits of the refunds and the
-    part of the fee that the merchant got back with them. It is 0 if the payment went to the
-    merchant directly: then the provider takes the money from the merchant.
+    part of the fee that the merchant got back with them. It is 0 for a direct payment.
     """
     if order.paid_directly:
         return 0

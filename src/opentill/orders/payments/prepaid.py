@@ -114,6 +114,7 @@ async def end_reservations(tx: Tx, paying: Iterable[tuple[Order, PaymentAttempt]
         id=[attempt_id for _, attempt_id in currencies],
     )
     reserved: dict[tuple[str, str], int] = defaultdict(int)
-    for one in ended:
-        reserved[one.merchant_id, currencies[one.merchant_id, one.id]] += one.fee_minor
+    for reservation in ended:
+        key = (reservation.merchant_id, reservation.id)
+        reserved[reservation.merchant_id, currencies[key]] += reservation.fee_minor
     await ledger.release_prepaid(tx, reserved)
