@@ -398,6 +398,19 @@ def test_only_the_gateway_of_a_payment_may_report_on_it(
         assert _read_counter(gateway, owner) == count + 1
 
 
+@pytest.mark.parametrize(
+    ("gateway", "content"), [("epusdt", b"ok"), ("epay", b"success"), ("stripe", b'{"code":0')]
+)
+def test_each_provider_gets_the_response_that_it_expects(
+    reporter: Reporter, gateway: str, content: bytes
+) -> None:
+    subject = reporter.create_subject(create_payment_in_progress, gateway)
+    response = reporter.send_report(gateway, subject, ("payment", "succeeded"))
+    assert response is not None
+    assert response.content.startswith(content)
+    assert reporter.statuses(subject) == ("PAID", "SUCCEEDED", "")
+
+
 def _warnings(lines: Any) -> list[tuple[str, str, str]]:
     return [
         (line["gateway"], line["owner"], line["attempt"])

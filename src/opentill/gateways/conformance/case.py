@@ -3,9 +3,9 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -195,15 +195,23 @@ async def running_case(provider: Provider) -> AsyncIterator[Case]:
             await case.close()
 
 
+class RunCoroutine(Protocol):
+    """Runs a coroutine on an event loop in another thread."""
+
+    def __call__(self, coroutine: Coroutine[Any, Any, T], /) -> T:
+        """Return the coroutine's result."""
+        ...
+
+
 @contextmanager
-def event_loop() -> Iterator[Callable[[Coroutine[Any, Any, None]], None]]:
+def event_loop() -> Iterator[RunCoroutine]:
     """Run an event loop in a thread; yield a function that runs a coroutine on it."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
 
-    def run(coroutine: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+    def run(coroutine: Coroutine[Any, Any, T], /) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
 
     try:
         yield run
