@@ -205,7 +205,7 @@ def test_a_customers_totals_are_exact_in_each_currency(shop: Shop) -> None:
             assert sums in text_of(page), text_of(page)
         assert "1 to 5 of 5" in text_of(page)
         index(shop)
-    sums_of_newest_orders = shop.api_server.run(
+    sums_of_newest_orders, _ = shop.api_server.run(
         sums_of_customer(shop.api_server.app.db, shop.id, "ada@example.com", most=2)
     )
     assert [(row.currency, row.orders) for row in sums_of_newest_orders] == [("JPY", 1), ("USD", 1)]

@@ -232,7 +232,6 @@ class Business(OperatedBusiness):
                 assert api_server.tx(lambda tx, search=search: search(tx, self.id, ""))
             api_server.run(orders.find_customers(self.app.db, self.id, "ann@"))
             api_server.run(orders.sums_of_customer(self.app.db, self.id, "ann@example.com"))
-            api_server.run(orders.methods_of_customer(self.app.db, self.id, "ann@example.com"))
             api_server.run(orders.newest_of_customer(self.app.db, self.id, "ann@example.com", 5))
             api_server.tx(lambda tx: refunds.list_of_orders(tx, self.id, [order.id], 5))
             api_server.run(orders.totals_of_customers(self.app.db, self.id, ["ann@example.com"]))

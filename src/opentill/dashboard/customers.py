@@ -197,8 +197,7 @@ async def show_one(request: PageRequest) -> Response:
     payments = await orders.all_with_livemode(
         db.read, page, deployment=request.app.settings.livemode
     )
-    sums = await orders.sums_of_customer(db, merchant_id, email)
-    methods = await orders.methods_of_customer(db, merchant_id, email)
+    sums, methods = await orders.sums_of_customer(db, merchant_id, email)
     firsts = [row.first_paid_at for row in sums if row.first_paid_at is not None]
     lasts = [row.last_paid_at for row in sums if row.last_paid_at is not None]
     return render.page(

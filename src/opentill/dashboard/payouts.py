@@ -38,23 +38,24 @@ class TimelineItem(msgspec.Struct, frozen=True):
 async def show(request: PageRequest) -> Response:
     """List payouts, newest first."""
     merchant_id, localizer = request.access.merchant_id, request.localizer
-    async with request.app.db.connection() as tx:
-        merchant = await merchants.find(tx, merchant_id)
-        account = await payouts.find_account(tx, merchant_id)
-        wait = await payout_wait.find_for(tx, merchant_id, account, request.now)
-        last = await payouts.list_newest(tx, merchant_id, 1, 0)
-        paid: dict[str, payouts.PayoutTotal] = {}
-        on_way: dict[str, payouts_on_way.OnTheWay] = {}
-        arrival = payouts_on_way.UsualArrival(None)
-        zone = ZoneInfo(merchant.time_zone)
-        if last:
-            paid = await payouts.sum_paid(tx, merchant_id)
-            arrival = await payouts_on_way.find_usual_arrival(tx, merchant_id)
-            on_way = await payouts_on_way.find(tx, request, zone, arrival)
+    zone = page_helpers.zone_of(request)
     days = lists.days(request, zone)
     status = lists.choice(request, "status", payouts.STATUSES)
     number = lists.page_number(request)
     rows, total, accounts = await _read_page(request, days, number)
+    has_newest = number == 1 and not request.is_filtered
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, merchant_id)
+        account = await payouts.find_account(tx, merchant_id)
+        wait = await payout_wait.find_for(tx, merchant_id, account, request.now)
+        last = rows[:1] if has_newest else await payouts.list_newest(tx, merchant_id, 1, 0)
+        paid: dict[str, payouts.PayoutTotal] = {}
+        on_way: dict[str, payouts_on_way.OnTheWay] = {}
+        arrival = payouts_on_way.UsualArrival(None)
+        if last:
+            paid = await payouts.sum_paid(tx, merchant_id)
+            arrival = await payouts_on_way.find_usual_arrival(tx, merchant_id)
+            on_way = await payouts_on_way.find(tx, request, zone, arrival)
     await figures.catch_up(request.app.db, merchant_id)
     coming = await figures.find_coming(request.app.db, merchant_id, zone, request.now)
     return render.page(

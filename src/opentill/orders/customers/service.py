@@ -25,7 +25,7 @@ from opentill.orders.model import Order
 from opentill.orders.search import service as search
 from opentill.orders.search import terms
 from opentill.orders.search.model import Candidate, Condition
-from opentill.orders.search.queries import PENDING
+from opentill.orders.search.pending import PendingOrders
 
 # A customer's sums cover at most this many orders; adding these up takes tens of milliseconds.
 MAX_SUMMED: Final = 10_000
@@ -115,8 +115,9 @@ async def find_customers(db: Db, merchant_id: str, text: str) -> list[CustomerOr
     """
 
     async def read(tx: Tx) -> list[CustomerOrder]:
-        condition = await search.condition_of_customers(tx, merchant_id, text)
-        outdated_ids, matches = await _not_indexed(tx, merchant_id, condition)
+        pending = PendingOrders(tx, merchant_id)
+        condition = await search.condition_of_customers(tx, merchant_id, text, pending)
+        outdated_ids, matches = await _not_indexed(pending, condition)
         places = await search.places_of(tx, merchant_id, condition)
         rows = await queries.NEWEST_OF.all(
             tx,
@@ -176,12 +177,19 @@ async def find_customers_of_orders(
 
 async def sums_of_customer(
     db: Db, merchant_id: str, email: str, most: int = MAX_SUMMED
-) -> list[CustomerSums]:
-    """Return sums over the newest ``most`` orders of an email address, by currency."""
+) -> tuple[list[CustomerSums], list[CustomerMethod]]:
+    """Return sums over the newest ``most`` orders of an email address, by currency.
 
-    async def read(tx: Tx) -> list[CustomerSums]:
+    And the methods with which these were paid, at most ten, the last used one first.
+    """
+
+    async def read(tx: Tx) -> tuple[list[CustomerSums], list[CustomerMethod]]:
         places = await _places_of_customer(tx, merchant_id, email)
-        return await queries.SUMS.all(tx, **places, limit=most)
+        sums = await queries.SUMS.all(tx, **places, limit=most)
+        if not any(row.payments for row in sums):
+            return sums, []
+        methods = await queries.METHODS.all(tx, **places, limit=most, methods=_MOST_METHODS)
+        return sums, methods
 
     return await db.read_snapshot(read)
 
@@ -196,23 +204,11 @@ async def newest_of_customer(db: Db, merchant_id: str, email: str, most: int) ->
     return await db.read_snapshot(read)
 
 
-async def methods_of_customer(db: Db, merchant_id: str, email: str) -> list[CustomerMethod]:
-    """Return the payment methods that an email address paid with, the last used one first.
-
-    At most ten, of as many orders as ``sums_of_customer`` reads.
-    """
-
-    async def read(tx: Tx) -> list[CustomerMethod]:
-        places = await _places_of_customer(tx, merchant_id, email)
-        return await queries.METHODS.all(tx, **places, limit=MAX_SUMMED, methods=_MOST_METHODS)
-
-    return await db.read_snapshot(read)
-
-
 async def _places_of_customer(tx: Tx, merchant_id: str, email: str) -> dict[str, Any]:
     """Return where the orders of an email address are found, for the queries."""
     condition = Condition(terms.term_of(email), terms.EMAIL)
-    outdated_ids, matches = await _not_indexed(tx, merchant_id, condition)
+    pending = PendingOrders(tx, merchant_id)
+    outdated_ids, matches = await _not_indexed(pending, condition)
     places = await search.places_of(tx, merchant_id, condition)
     return {
         "merchant_id": merchant_id,
@@ -267,7 +263,8 @@ async def _read_totals(
     condition = msgspec.structs.replace(nobody, others=others)
 
     async def read(tx: Tx) -> list[CustomerTotal]:
-        outdated_ids, matches = await _not_indexed(tx, merchant_id, condition)
+        pending = PendingOrders(tx, merchant_id)
+        outdated_ids, matches = await _not_indexed(pending, condition)
         older = [each for each in matches if (each.created_at, each.id) < before]
         places = await search.places_of(tx, merchant_id, condition)
         return await queries.TOTALS.all(
@@ -290,7 +287,7 @@ async def _read_totals(
 
 
 async def _not_indexed(
-    tx: Tx, merchant_id: str, condition: Condition
+    pending: PendingOrders, condition: Condition
 ) -> tuple[list[str], list[Candidate]]:
     """Return ids of the pending orders with outdated index rows, and the pending orders that match.
 
@@ -298,7 +295,7 @@ async def _not_indexed(
     """
     outdated_ids: list[str] = []
     matches: list[Candidate] = []
-    async for candidate in PENDING.each(tx, merchant_id=merchant_id):
+    async for candidate in pending.each():
         if not candidate.is_new:
             outdated_ids.append(candidate.id)
         if candidate.customer_email and condition.holds(candidate.id, candidate.terms):

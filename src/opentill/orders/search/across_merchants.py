@@ -17,7 +17,6 @@ from opentill.orders.search import customer_words, lookups, terms
 from opentill.orders.search.model import Condition, MerchantPlace, PendingOrder
 from opentill.orders.search.service import (
     condition_of_amount,
-    is_too_short,
     merchants_places_of,
     places_of_customers,
 )
@@ -88,7 +87,7 @@ async def find_matches(tx: Tx, merchant_ids: Sequence[str], text: str, size: int
         if places or matching:
             return await _newest(tx, places, matching, pending, size)
     prefix = customer_words.prefix_of(text)
-    if is_too_short(prefix):
+    if customer_words.is_too_short(prefix):
         return Matches(())
     places = await places_of_customers(tx, merchant_ids, prefix, _CUSTOMERS_OF_MERCHANT)
     matching = [order for order in pending if order.has_word(prefix)]

@@ -13,6 +13,7 @@ from typing import Final
 from opentill.core import pasted
 
 LONGEST: Final = 100  # characters of a word; the rest is cut off
+_LEAST_OF_WORD: Final = 3  # characters of a searched text in ASCII that can match customers
 _MOST_PARTS: Final = 8  # of a name or an address that are indexed
 _PART_OF_NAME: Final = re.compile(r"(?<![^\W_])[^\W_]|[\u3400-\u9fff\uf900-\ufaff]")
 _PART_OF_EMAIL: Final = re.compile(r"(?<![^\W_])[^\W_]")
@@ -45,3 +46,11 @@ def words_of(email: str, name: str | None) -> frozenset[str]:
 
 def _starts(part: re.Pattern[str], text: str) -> list[int]:
     return [match.start() for match in part.finditer(text)][:_MOST_PARTS]
+
+
+def is_too_short(prefix: str) -> bool:
+    """Whether too many customers would match the beginning of a word that may mean something else.
+
+    A single ideograph may be a whole name, so only ASCII texts can be too short.
+    """
+    return not prefix or (prefix.isascii() and len(prefix) < _LEAST_OF_WORD)

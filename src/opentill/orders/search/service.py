@@ -30,16 +30,18 @@ from opentill.orders.search.model import (
     Place,
     SizedOrder,
 )
+from opentill.orders.search.pending import PendingOrders
 from opentill.orders.statuses import ShownStatus
 
 _DAY_MS: Final = 86_400_000
 MOST_ADDRESSES: Final = 200  # customers that a searched text may match
-_LEAST_OF_WORD: Final = 3  # characters of a searched text in ASCII that can match customers
 _WORDS_OF_CUSTOMER: Final = 16  # at most, of a name and an email address
 Position = tuple[int, str]  # the sort key of lists: an order's time of creation (Unix ms), its id
 
 
-async def parse_search_box(tx: Tx, merchant_id: str, text: str) -> Condition:
+async def parse_search_box(
+    tx: Tx, merchant_id: str, text: str, pending: PendingOrders
+) -> Condition:
     """Return the condition of the search box: an id, a number, a value, an amount or a customer.
 
     If no order has the text as it is, the condition is an amount in another form; if no order has
@@ -48,14 +50,14 @@ async def parse_search_box(tx: Tx, merchant_id: str, text: str) -> Condition:
     refs = await lookups.look_up(tx, [merchant_id], text)
     ids = frozenset(ref.order_id for ref in refs)
     exact = Condition(terms.term_of(text), ids=ids)
-    if ids or await _is_term_of_any(tx, merchant_id, exact):
+    if ids or await _is_term_of_any(tx, merchant_id, exact, pending):
         return exact
     amount = condition_of_amount(text)
-    if amount is not None and await _is_term_of_any(tx, merchant_id, amount):
+    if amount is not None and await _is_term_of_any(tx, merchant_id, amount, pending):
         return amount
-    if is_too_short(customer_words.prefix_of(text)):
+    if customer_words.is_too_short(customer_words.prefix_of(text)):
         return exact
-    return await condition_of_customers(tx, merchant_id, text)
+    return await condition_of_customers(tx, merchant_id, text, pending)
 
 
 def condition_of_amount(text: str) -> Condition | None:
@@ -70,7 +72,9 @@ def condition_of_amount(text: str) -> Condition | None:
     return msgspec.structs.replace(conditions[0], others=tuple(conditions[1:]))
 
 
-async def condition_of_customers(tx: Tx, merchant_id: str, text: str) -> Condition:
+async def condition_of_customers(
+    tx: Tx, merchant_id: str, text: str, pending: PendingOrders
+) -> Condition:
     """Return the condition that a part of the customer's name or email begins with a text.
 
     Raises Invalid on ``query`` if more than ``MOST_ADDRESSES`` customers match.
@@ -80,7 +84,7 @@ async def condition_of_customers(tx: Tx, merchant_id: str, text: str) -> Conditi
     if not prefix:
         return nobody
     addresses = {row.term for row in await places_of_customers(tx, [merchant_id], prefix)}
-    async for candidate in queries.PENDING.each(tx, merchant_id=merchant_id):
+    async for candidate in pending.each():
         if candidate.customer_email and any(
             word.startswith(prefix)
             for word in customer_words.words_of(candidate.customer_email, candidate.customer_name)
@@ -91,14 +95,6 @@ async def condition_of_customers(tx: Tx, merchant_id: str, text: str) -> Conditi
         raise Invalid("query", reason)
     others = tuple(Condition(address, terms.EMAIL) for address in sorted(addresses))
     return msgspec.structs.replace(nobody, others=others)
-
-
-def is_too_short(prefix: str) -> bool:
-    """Whether too many customers would match the beginning of a word that may mean something else.
-
-    A single ideograph may be a whole name, so only ASCII texts can be too short.
-    """
-    return not prefix or (prefix.isascii() and len(prefix) < _LEAST_OF_WORD)
 
 
 async def places_of_customers(
@@ -118,11 +114,13 @@ async def places_of_customers(
     )
 
 
-async def _is_term_of_any(tx: Tx, merchant_id: str, condition: Condition) -> bool:
+async def _is_term_of_any(
+    tx: Tx, merchant_id: str, condition: Condition, pending: PendingOrders
+) -> bool:
     """Whether any order of a merchant fulfills a condition by its terms."""
     if await places_of(tx, merchant_id, condition):
         return True
-    async for candidate in queries.PENDING.each(tx, merchant_id=merchant_id):
+    async for candidate in pending.each():
         if condition.holds(candidate.id, candidate.terms):
             return True
     return False
@@ -204,12 +202,13 @@ class Search:
         after: ExportCursor | None = None,
     ) -> "Search":
         """Read the pending orders, and choose which condition's orders are read first."""
+        pending = PendingOrders(tx, filters.merchant_id)
         if text is not None:
-            condition = await parse_search_box(tx, filters.merchant_id, text)
+            condition = await parse_search_box(tx, filters.merchant_id, text, pending)
             conditions = (*filters.conditions, condition)
             filters = msgspec.structs.replace(filters, conditions=conditions)
         search = cls(tx, filters)
-        await search._read_pending(keep, after)
+        await search._read_pending(pending, keep, after)
         await search._choose_driver()
         return search
 
@@ -218,7 +217,9 @@ class Search:
         """Whether all matches among the pending orders are in memory."""
         return self._pending.count == len(self._pending.positions)
 
-    async def _read_pending(self, keep: int, after: ExportCursor | None) -> None:
+    async def _read_pending(
+        self, pending: PendingOrders, keep: int, after: ExportCursor | None
+    ) -> None:
         filters, conditions = self._filters, self._filters.conditions
         self._pending = _PendingMatches(keep, after)
         ids = {order_id for condition in conditions for order_id in condition.ids}
@@ -235,7 +236,7 @@ class Search:
                     self._pending.add((candidate.created_at, candidate.id))
 
         if conditions:
-            async for candidate in queries.PENDING.each(self._tx, merchant_id=filters.merchant_id):
+            async for candidate in pending.each():
                 examine(candidate)
         if named := sorted(ids - pending_ids):
             merchant_id = filters.merchant_id
