@@ -1,6 +1,8 @@
 """A migration that fills a long table runs in batches, beside writers, and can be interrupted."""
 
 import asyncio
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,6 +100,37 @@ async def test_an_interrupted_file_continues(empty_database_url: str, files: Pat
     assert await _value(url, UNFILLED) == ROWS // 10  # the batches before are committed
     (files / "0002_fill.sql").write_text(FILL)
     assert await migrate(url, files) == ["0002_fill"]
+
+
+async def test_a_process_that_is_killed_in_the_last_batch_is_continued(
+    empty_database_url: str, files: Path
+) -> None:
+    url = empty_database_url
+    last = f"id = '{ROWS:08}'"  # the last row of all
+    program = (
+        "import asyncio, pathlib, sys; from opentill.db.migrations import migrate;"
+        " asyncio.run(migrate(sys.argv[1], pathlib.Path(sys.argv[2])))"
+    )
+    holder = await asyncpg.connect(url)
+    try:
+        await holder.execute(TABLES.replace("case when i % 10 > 0 then 0 end", "0"))
+        (files / "0001_first.sql").write_text("select 1")
+        async with holder.transaction():
+            await holder.execute(f"select from a where {last} for update")
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", program, url, str(files)
+            )
+            async with asyncio.timeout(60):
+                while await _value(url, UNFILLED) != 100:  # only the last batch is left, and waits
+                    await asyncio.sleep(0.02)
+            process.kill()
+            assert await process.wait() == -signal.SIGKILL
+        assert await _value(url, UNFILLED) == 100
+        assert await migrate(url, files) == ["0002_fill"]
+        assert await _value(url, UNFILLED) == 0
+        assert await _value(url, "select count(*) from done") == 0
+    finally:
+        await holder.close()
 
 
 @pytest.mark.parametrize("statement", ["update a set n = 1", "update a set n = 1 where id > $1"])

@@ -1,11 +1,16 @@
 """Refunds that staff send from their wallet are verified on the chain."""
 
+import asyncio
+from decimal import Decimal
+from functools import partial
+
 import msgspec
 import pytest
 
 from deposits.chain_world import CONFIRMATIONS, USD, ChainWorld
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
+from opentill.db.database import Tx
 from opentill.deposits import RefundEvidence, record_refund, verify_refund
 from support.world import NOW
 
@@ -36,6 +41,35 @@ async def test_the_transaction_of_a_refund_is_found_on_the_chain(world: ChainWor
         other = msgspec.structs.replace(evidence, refund_id="re_2")
         with pytest.raises(Invalid, match="recorded for no other refund"):
             await record_refund(tx, other, NOW)
+
+
+async def test_of_two_people_at_the_same_moment_exactly_one_records_a_transaction(
+    world: ChainWorld,
+) -> None:
+    first = RefundEvidence(
+        refund_id="re_3", account="evm", chain_id=1337, transaction=f"0x{'ab' * 32}", log_index=0,
+        recipient=f"0x{'cd' * 20}", token=f"0x{'ef' * 20}", units=Decimal(2_500_000),
+    )  # fmt: skip
+    for second in (  # the same transaction for another refund, and another one for this refund
+        msgspec.structs.replace(first, refund_id="re_4"),
+        msgspec.structs.replace(first, transaction=f"0x{'12' * 32}"),
+    ):
+        begun = asyncio.Barrier(2)
+
+        async def record(tx: Tx, evidence: RefundEvidence, begun: asyncio.Barrier = begun) -> None:
+            await begun.wait()  # both transactions have begun
+            await record_refund(tx, evidence, NOW)
+
+        recording = (world.db.run(partial(record, evidence=each)) for each in (first, second))
+        results = await asyncio.gather(*recording, return_exceptions=True)
+        assert sorted(type(result).__name__ for result in results) == [
+            "NoneType",
+            "WrongTransaction",
+        ]
+        async with world.db.connection() as tx:
+            rows = await tx.fetch("delete from deposit_refunds returning refund_id, transaction")
+            winner = (first, second)[results.index(None)]
+        assert [tuple(row) for row in rows] == [(winner.refund_id, winner.transaction)]
 
 
 async def test_another_transaction_is_refused_with_the_difference(world: ChainWorld) -> None:

@@ -1,7 +1,12 @@
 """A PayPal order whose session ends while it is captured is paid, also if no webhook arrives."""
 
 import asyncio
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,6 +109,28 @@ async def test_a_capture_that_outlasts_its_session_pays_the_order(
     assert (await late.order()).status == "CLOSED"
     assert await late.work(END + 3 * MINUTE) == "SUCCEEDED"
     assert (await late.order()).status == "PAID"
+
+
+async def test_a_process_killed_between_capture_and_record_loses_no_payment(
+    db: Db, database_url: str, paypal_shop: PayPalShop, gateway: PayPalGateway
+) -> None:
+    late = await approve(db, paypal_shop, gateway)
+    make_due = "update payment_attempts set check_at = $1 where id = $2"
+    await db.run(lambda tx: tx.execute(make_due, END - MINUTE, late.attempt.id))
+    script = Path(__file__).with_name("killed_capture.py")
+    words = (database_url, json.dumps(paypal_shop.options()), str(END - 1))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(script), *words, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert await asyncio.wait_for(process.stdout.readline(), 60) == b"captured\n"
+    process.kill()
+    assert await process.wait() == -signal.SIGKILL
+    assert (await late.order()).status == "PENDING"  # nothing was recorded
+    await late.end_session()
+    assert await late.work(END + 3 * MINUTE) == "SUCCEEDED"
+    assert (await late.order()).status == "PAID"
+    assert await late.work(END + 10 * MINUTE) == "SUCCEEDED"
 
 
 async def test_an_order_that_was_not_captured_is_declined_minutes_after_its_session(
