@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import structlog
 
-from opentill import worker
+from opentill import reconciliation, worker
 from opentill.core import metrics
 from opentill.core.settings import Settings
 from opentill.figures import jobs as figure_jobs
@@ -23,7 +23,7 @@ from opentill.gateways.account import GatewayAccount
 from opentill.gateways.accounts import follower
 from opentill.gateways.accounts.follower import AccountFollower
 from opentill.gateways.choice import PassedOver, decode_reason
-from opentill.gateways.model import PaymentOutcome
+from opentill.gateways.model import PaymentOutcome, Reports
 from opentill.gateways.running_calls import RunningCalls
 from opentill.gateways.sandbox import SandboxGateway
 from opentill.orders import ATTEMPT_ENDS
@@ -170,6 +170,18 @@ def test_a_retired_account_still_pays_its_order_and_refunds_it(
     refund_id = refund["id"]
     wait_until(lambda: shop.data("GET", f"/v1/refunds/{refund_id}")["status"] == "SUCCEEDED")
     deployment.only(deployment.accounts[0])
+    server = deployment.server
+    adapter = server.app.gateways[account.id]
+    assert isinstance(adapter, Reports)
+    now = server.app.clock()
+    report = server.run(
+        reconciliation.reconcile_fetched(
+            server.app.db, adapter, account.id, attempt.created_at - 1000, None, TESTER, now
+        )
+    )
+    assert (report.items, report.matched) == (2, 2)  # the payment and its refund
+    ours = {attempt.id, refund_id}
+    assert not [row for row in report.differences if row.reference in ours]
 
 
 def run_worker_jobs(server: ApiServer) -> None:
