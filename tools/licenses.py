@@ -57,6 +57,10 @@ The icons in src/opentill/web/static/lucide are those of Lucide 1.62.0 (npm pack
 unchanged, under the ISC licence; some of them are derived from Feather, under the MIT licence. Both
 are in src/opentill/web/static/lucide/LICENSE.txt.
 
+The font src/opentill/web/static/inter.woff2 is a part of Inter 4.001 (npm package
+@fontsource-variable/inter 5.3.0): its weights from 400 to 700, and Latin letters. It is under the
+SIL Open Font License 1.1, which is in inter.license.txt beside it.
+
 The marks in visa.svg, alipay.svg and wechat_pay.svg in src/opentill/web/static are drawn after
 Simple Icons 16.37.0 (npm package simple-icons, CC0-1.0). They are trademarks of their owners and
 stand beside the payment methods that they name.

@@ -300,8 +300,8 @@ def test_the_content_security_policy_allows_only_the_origin_of_the_picture(
     rendered = open_page(payment, Visit(localizer=ENGLISH, now=NOW, public_url=public_url))
     response = page(rendered, "en")
     assert response.headers["content-security-policy"] == (
-        f"default-src 'none'; style-src 'self'; img-src 'self'{allowed}; form-action 'self'; "
-        "base-uri 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; style-src 'self'; font-src 'self'; img-src 'self'{allowed}; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
     pictures = [attrs for attrs in Reader(rendered.html).all("img") if "referrerpolicy" in attrs]
     expected_sources = [hostnames.with_ascii_host(image)] if image and allowed else []

@@ -1,5 +1,6 @@
 """Vendored files are identical to the published ones and have their licences."""
 
+import re
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,10 @@ PUBLISHED: Final = {
     "uplot.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
 }
 
+# A part of Inter in npm's @fontsource-variable/inter 5.3.0; docs/design.md says how it was made.
+FONT: Final = "4f29a88887a29485f81b89f05ab3ac2a5492812c75bdd44fb4cd5271e0fca239"
+LOCALES: Final = STATIC.parents[1] / "locale"
+
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
 def test_a_vendored_file_is_the_published_one_and_is_served_unchanged(name: str) -> None:
@@ -32,6 +37,27 @@ def test_versions_and_licences_of_vendored_files_are_present() -> None:
     assert "The MIT License" in (STATIC / "uplot.license.txt").read_text()
     assert b'version:"2.0.11"' in (STATIC / "htmx.js").read_bytes()
     assert "Zero-Clause BSD" in (STATIC / "htmx.license.txt").read_text()
+
+
+def test_the_font_has_its_licence_and_the_letters_of_our_texts() -> None:
+    content = (STATIC / "inter.woff2").read_bytes()
+    assert sha256(content).hexdigest() == FONT
+    assert len(content) < 25_000  # a page of the dashboard weighs at most 100 kB
+    assert "SIL Open Font License, Version 1.1" in (STATIC / "inter.license.txt").read_text()
+    sheet = (STATIC / "tokens.css").read_text()
+    (listed,) = re.findall(r"unicode-range: ([^;]+);", sheet)
+    has: set[int] = set()
+    for part in re.findall(r"U\+([0-9A-F]+(?:-[0-9A-F]+)?)", listed):
+        first, _, last = part.partition("-")
+        has |= set(range(int(first, 16), int(last or first, 16) + 1))
+    missing = {
+        letter
+        for language in ("de", "es", "fr", "pt")
+        for path in LOCALES.glob(f"{language}/LC_MESSAGES/*.po")
+        for letter in path.read_text()
+        if letter.isalpha() and ord(letter) not in has
+    }
+    assert missing == set()
 
 
 def test_icons_are_the_published_files_of_one_version() -> None:

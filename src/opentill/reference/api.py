@@ -16,8 +16,8 @@ from opentill.web import responses
 # Pages run only scripts of this service, and only this service gets the requests that readers send
 # from the "Try it" boxes.
 _POLICY: Final = (
-    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; font-src 'self'; "
+    "img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HEADERS: Final[Mapping[str, str]] = {
     **responses.GUARDS,

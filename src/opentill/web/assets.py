@@ -1,4 +1,4 @@
-"""The files under /static: style sheets, scripts and icons, loaded at the start.
+"""The files under /static: style sheets, scripts, icons and the font, loaded at the start.
 
 A URL contains a digest of the content, so that browsers can cache the file for a year and get a new
 version immediately.
@@ -25,8 +25,10 @@ _MEDIA_TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
 }
-_REFERENCE: Final = re.compile(r'url\("([a-z0-9_/-]+\.svg)"\)')
+_COMPRESSED: Final = (".woff2",)  # kinds of files that gzip makes no smaller
+_REFERENCE: Final = re.compile(r'url\("([a-z0-9_/-]+\.(?:svg|woff2))"\)')
 _IMPORT: Final = re.compile(r'@import "([a-z_]+\.css)";')
 
 
@@ -34,7 +36,7 @@ class Asset(msgspec.Struct, frozen=True):
     """A file: its content, the content compressed by gzip, and a digest of it as version."""
 
     body: bytes
-    compressed: bytes
+    compressed: bytes | None  # None if gzip makes it no smaller
     media_type: str
     version: str
 
@@ -50,19 +52,20 @@ def finder(base: str) -> Callable[[str], str]:
 
 
 def _asset(path: Path, body: bytes) -> Asset:
-    small = gzip.compress(body, mtime=0)
+    small = None if path.suffix in _COMPRESSED else gzip.compress(body, mtime=0)
     return Asset(body, small, _MEDIA_TYPES[path.suffix], sha256(body).hexdigest()[:16])
 
 
 def _load() -> dict[str, Asset]:
-    """Read the folder, icons first, because style sheets refer to their versions."""
-    icons = {
+    """Read the folder, icons and font first, because style sheets refer to their versions."""
+    parts = {
         path.relative_to(_FOLDER).as_posix(): _asset(path, path.read_bytes())
-        for path in _FOLDER.rglob("*.svg")
+        for pattern in ("*.svg", "*.woff2")
+        for path in _FOLDER.rglob(pattern)
     }
 
     def add_version(match: re.Match[str]) -> str:
-        return f'url("{match[1]}?v={icons[match[1]].version}")'
+        return f'url("{match[1]}?v={parts[match[1]].version}")'
 
     def combine_imports(path: Path) -> str:
         """Return a style sheet with those that it imports, which saves a request per import."""
@@ -75,7 +78,7 @@ def _load() -> dict[str, Asset]:
 
     sheets = {path.name: _asset(path, sheet(path)) for path in _FOLDER.glob("*.css")}
     scripts = {path.name: _asset(path, path.read_bytes()) for path in _FOLDER.glob("*.js")}
-    return icons | sheets | scripts
+    return parts | sheets | scripts
 
 
 ASSETS: Final = _load()
@@ -94,7 +97,7 @@ async def serve(request: Request) -> Response:
         "content-type": asset.media_type,
         "vary": "accept-encoding",
     }
-    if takes_gzip(request):
+    if asset.compressed is not None and takes_gzip(request):
         return Response(asset.compressed, 200, {**headers, "content-encoding": "gzip"})
     return Response(asset.body, 200, headers)
 

@@ -26,8 +26,8 @@ TROUBLES: Final[Mapping[int, Trouble]] = {
     503: "unavailable",
 }
 POLICY: Final = (
-    "default-src 'none'; style-src 'self'; img-src 'self'{picture}; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; style-src 'self'; font-src 'self'; img-src 'self'{picture}; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 # The referrer policy "same-origin" discloses no address to other sites. With "no-referrer" browsers
 # would send "Origin: null" with this site's own forms. (The request middleware adds nosniff.)
