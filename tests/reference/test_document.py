@@ -213,7 +213,7 @@ def test_pages_have_unique_ids_and_no_inline_script_or_style(
         assert [attrs["src"] for attrs in scripts if attrs.get("src")], path
         assert len(scripts) == 1, path
         assert {attrs.get("href", "").partition("?")[0] for attrs in page.all("link")} == {
-            "/till/static/favicon.svg", "/till/static/reference.css",
+            "/till/static/favicon.svg", "/till/static/inter.woff2", "/till/static/reference.css",
             f"/till/docs/{path or 'index'}.md",
         }  # fmt: skip
 

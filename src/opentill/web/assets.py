@@ -29,6 +29,7 @@ _MEDIA_TYPES: Final = {
 }
 _COMPRESSED: Final = (".woff2",)  # kinds of files that gzip makes no smaller
 _REFERENCE: Final = re.compile(r'url\("([a-z0-9_/-]+\.(?:svg|woff2))"\)')
+_COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
 _IMPORT: Final = re.compile(r'@import "([a-z_]+\.css)";')
 
 
@@ -74,7 +75,10 @@ def _load() -> dict[str, Asset]:
         )
 
     def sheet(path: Path) -> bytes:
-        return _REFERENCE.sub(add_version, combine_imports(path)).encode()
+        text = _REFERENCE.sub(add_version, combine_imports(path))
+        if not path.with_suffix(".license.txt").exists():  # those of others are served unchanged
+            text = re.sub(r"\s+", " ", _COMMENT.sub("", text))
+        return text.encode()
 
     sheets = {path.name: _asset(path, sheet(path)) for path in _FOLDER.glob("*.css")}
     scripts = {path.name: _asset(path, path.read_bytes()) for path in _FOLDER.glob("*.js")}
