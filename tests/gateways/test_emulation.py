@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from opentill.sandbox import alipay, paypal, wechat_pay
+from opentill.sandbox import alipay, epusdt, evm, paypal, wechat_pay
 from support.ports import free_socket
 from support.sandbox_bank import SECRET, running_bank
 
@@ -19,7 +19,7 @@ RECIPE = Path(__file__).parents[2] / "docs/recipes/emulate-providers.md"
 def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """A bank that speaks all dialects: its address and its folder."""
     folder = tmp_path_factory.mktemp("opentill-data")
-    for dialect in (alipay, wechat_pay, paypal):
+    for dialect in (alipay, wechat_pay, paypal, epusdt, evm):
         dialect.create(folder)
     sock: socket.socket = free_socket()
     with running_bank(folder, sock) as url:
@@ -38,9 +38,13 @@ def test_a_sample_pays(
     assert capsys.readouterr().out == f"{printed}\n"
 
 
-def test_the_fault_of_the_recipe_is_accepted(bank: tuple[str, Path]) -> None:
-    (fault,) = re.findall(r"-d '(.*?)'", RECIPE.read_text())
-    with httpx2.Client(base_url=bank[0], headers={"Authorization": f"Bearer {SECRET}"}) as staff:
+def test_the_requests_of_the_recipe_are_accepted(bank: tuple[str, Path]) -> None:
+    url, folder = bank
+    transfer, call, fault = re.findall(r"-d '(.*?)'", RECIPE.read_text())
+    node = f"{url}{evm.PATH}/{evm.load(folder)}"
+    with httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {SECRET}"}) as staff:
+        assert staff.post("/evm/transfers", content=transfer).status_code == 201
+        assert staff.post(node, content=call).json()["result"] == "0x1"
         response = staff.post(
             "/faults", content=fault, headers={"Content-Type": "application/json"}
         )

@@ -299,6 +299,14 @@ async def test_faults_of_the_dialect_are_seen(epusdt_shop: EpusdtShop) -> None:
         epusdt_shop.inject_fault("find", "other_account", match=outcome.provider_ref)
         queried = await gateway.find_payment(request.attempt_id, outcome.provider_ref)
         assert queried.status == "UNKNOWN"
+        for fault in ("malformed", "huge"):
+            request = epusdt_shop.request()
+            epusdt_shop.inject_fault("pay", fault)
+            outcome = await gateway.pay(request)
+            assert (outcome.status, outcome.reason) == ("UNKNOWN", "not in the protocol's form")
+            # The order exists. The fork returns it again.
+            expected = "ACTION_REQUIRED" if fork else "UNKNOWN"
+            assert (await gateway.pay(request)).status == expected
         for fault in ("wrong_signature", "wrong_amount", "duplicate"):
             request = epusdt_shop.request()
             outcome = await gateway.pay(request)
