@@ -36,6 +36,7 @@ OTHER_MODULES: Final = {
     "opentill.ledger.incremental_queries": "the incremental check of a range of entries",
     "opentill.ledger.money_queries": "the list of what comes in and goes out",
     "opentill.ledger.prepaid_queries": "prepaid balances",
+    "opentill.people.access_queries": "logins with the merchants of their persons",
     "opentill.people.reset_queries": "resets of second factors",
     "opentill.orders.search.lookup_queries": "looking up orders by ids and numbers",
     "opentill.orders.search.across_merchants_queries": "finding orders of all merchants",
@@ -233,9 +234,9 @@ ACROSS_MERCHANTS: Final = frozenset(
         "products.queries": "MERCHANT_OF SEARCH_ALL",
         # this finds attempts by pairs of gateway and id, in one batch for several merchants
         "orders.payments.queries ": "ATTEMPTS_OF_GATEWAYS",
+        "people.access_queries": "LOGIN_WITH_WORKPLACES",
         # these find rows by a token, or by a person, who may be a member of several merchants
         "people.queries": "ALL_MEMBERS LINK LOCK_REFRESHED LOGIN LOGINS LOGIN_BY_ID LOGIN_OF_API"
-        " LOGIN_WITH_WORKPLACES"
         " OPEN_RESET STAFF_INVITATIONS USE_LINK WITHDRAW_OF_STAFF WORKPLACES",
     }.items()
     for name in names.split()

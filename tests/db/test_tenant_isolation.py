@@ -60,8 +60,8 @@ EXPLAINED: Final = frozenset(
         " DEAD_LETTERS PRUNE_DEAD_LETTERS DEAD_LETTERS_AFTER"
         " SKIP_UNREAD NEAR_DEADLINES"
         " QUEUE HEAD LOCK_HEAD HAS_CAUSE",  # the last four return 0 or no row here
-        "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_BY_ID LOGIN_OF_API LOCK_REFRESHED LOGINS"
-        " LOGIN_WITH_WORKPLACES",
+        "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_BY_ID LOGIN_OF_API LOCK_REFRESHED LOGINS",
+        "people.access_queries": "LOGIN_WITH_WORKPLACES",
         # long lists use these for pages after the thousandth, read from the oldest row
         "checkouts.queries  ": " ".join(
             f"PAGES{filters}{index}"

@@ -12,7 +12,7 @@ from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.db.query import Query
 from opentill.merchants import Actor
-from opentill.people import limits, lost_factors, passwords, queries, second_factor
+from opentill.people import access_queries, limits, lost_factors, passwords, queries, second_factor
 from opentill.people.hash_queue import QUEUE, Group
 from opentill.people.lifetimes import LONGEST_LOGIN_MS, NEW_LOGIN_MAIL_MS, USED_AT_PRECISION_MS
 from opentill.people.model import (
@@ -258,7 +258,9 @@ async def find(
     not, since perhaps nobody looks at the page. ``with_workplaces``: also read what ``access``
     needs.
     """
-    statement: Query[Any] = queries.LOGIN_WITH_WORKPLACES if with_workplaces else queries.LOGIN
+    statement: Query[Any] = (
+        access_queries.LOGIN_WITH_WORKPLACES if with_workplaces else queries.LOGIN
+    )
     async with db.connection() as tx:
         login: Login | None = await statement.first(tx, token_sha256=digest(token, use))
         if login is None or login.has_ended(now):

@@ -7,7 +7,6 @@ from opentill.people.model import (
     Colleague,
     Link,
     Login,
-    LoginWithWorkplaces,
     Member,
     Passkey,
     Person,
@@ -169,14 +168,16 @@ OTHER_OWNERS = Value(
     where merchant_id = :merchant_id and role = 'owner' and person_id <> :person_id
     """,
 )
-_WORKPLACES_SQL = """
+WORKPLACES = Query(
+    Workplace,
+    """
     select m.merchant_id, r.name as merchant_name, m.role, r.time_zone,
         r.status = 'SUSPENDED' as is_suspended,
         coalesce(r.charge_off, r.refund_off, r.payout_off, '') as suspension_reason
     from members m join merchants r on r.id = m.merchant_id
-    where m.person_id = {person_id} and r.status <> 'CLOSED' order by r.name, m.merchant_id
-"""
-WORKPLACES = Query(Workplace, _WORKPLACES_SQL.format(person_id=":person_id"))
+    where m.person_id = :person_id and r.status <> 'CLOSED' order by r.name, m.merchant_id
+    """,
+)
 _STAFF_SQL = """
     select s.person_id, s.role, p.email, p.name, s.created_at
     from staff s join persons p on p.id = s.person_id
@@ -206,18 +207,15 @@ SET_STAFF = Command(
 REMOVE_STAFF = Command("delete from staff where person_id = :person_id")
 
 # ── logins ──
-_LOGIN_COLUMNS = """
+_LOGIN_SQL = """
     select l.id, l.person_id, p.email, p.name, s.role as staff_role, l.created_at, l.proved_at,
         l.used_at, l.strong, l.address, l.device,
         l.merchant_id, l.refresh_sha256, l.by_link,
         p.totp_secret is not null or exists (select from passkeys k where k.person_id = p.id)
             as has_factor,
         exists (select from members m where m.person_id = p.id) as is_member
-"""
-_LOGIN_TABLES = """
     from logins l join persons p on p.id = l.person_id left join staff s on s.person_id = p.id
 """
-_LOGIN_SQL = f"{_LOGIN_COLUMNS} {_LOGIN_TABLES}"
 INSERT_LOGIN = Command(
     """
     insert into logins (id, person_id, token_sha256, created_at, proved_at, used_at, strong,
@@ -230,17 +228,6 @@ INSERT_LOGIN = Command(
 LOGIN = Query(
     Login,
     f"{_LOGIN_SQL} where l.token_sha256 = :token_sha256 and l.refresh_sha256 is null",
-)
-# Like LOGIN, with the person's workplaces. Each page of a merchant needs both.
-LOGIN_WITH_WORKPLACES = Query(
-    LoginWithWorkplaces,
-    f"""
-    {_LOGIN_COLUMNS},
-        coalesce((
-            select json_agg(w) from ({_WORKPLACES_SQL.format(person_id="l.person_id")}) w
-        ), '[]')::text as workplaces_json
-    {_LOGIN_TABLES} where l.token_sha256 = :token_sha256 and l.refresh_sha256 is null
-    """,  # noqa: S608 - constants of ours
 )
 LOGIN_BY_ID = Query(Login, f"{_LOGIN_SQL} where l.id = :id")
 LOGIN_OF_API = Query(Login, f"{_LOGIN_SQL} where l.id = :id and l.refresh_sha256 is not null")

@@ -3,17 +3,22 @@
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
+from jinja2 import Environment
+from markupsafe import Markup
 from starlette.responses import Response
 
 from opentill.core import times
 from opentill.core.errors import NotPermitted
+from opentill.core.languages import Area, Language
 from opentill.portal import labels, menu
+from opentill.portal.menu import MenuSection
 from opentill.portal.request import PageRequest
 from opentill.web import assets, language, responses, templates
 from opentill.web.forms import IncompleteForm
+from opentill.web.language import Localizer
 
 # A segment of a path that was meant as an id, though a part of it may be missing.
 _LIKE_ID: Final = re.compile(r"[a-z]{2,5}_\w{1,60}", re.ASCII)
@@ -53,6 +58,7 @@ def fragment(request: PageRequest, template: str, **values: object) -> str:
     return request.portal.environment.get_template(template).render(
         request=request,
         menu=menu.sections,
+        menu_links=partial(_menu_links, request),
         localizer=localizer,
         languages=language.names("merchant"),
         now=request.now,
@@ -66,6 +72,22 @@ def fragment(request: PageRequest, template: str, **values: object) -> str:
         **localizer.functions,
         **{"errors": {}, "refresh": None, "dialog": None, "account_menu": None, **values},
     )
+
+
+def _menu_links(request: PageRequest, sections: Sequence[MenuSection]) -> Markup:
+    localizer = request.localizer
+    environment = request.portal.environment
+    return _render_menu(environment, localizer.area, localizer.language, tuple(sections))
+
+
+@lru_cache(maxsize=512)
+def _render_menu(
+    environment: Environment, area: Area, language: Language, sections: tuple[MenuSection, ...]
+) -> Markup:
+    """Render the links of a menu, which every page has and which seldom change."""
+    functions = Localizer(area, language).functions
+    html = environment.get_template("menu.html").render(sections=sections, **functions)
+    return Markup(html)  # noqa: S704 - our own template has escaped it
 
 
 def see_other(request: PageRequest, path: str) -> Response:

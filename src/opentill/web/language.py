@@ -421,6 +421,7 @@ def _amount(locale: Locale, minor: int, currency: str) -> str:
     return _ADJACENT_CODE.sub("\\g<0>\N{NO-BREAK SPACE}", text)
 
 
+@lru_cache(maxsize=4096)
 def _percent(locale: Locale, share: float | Decimal, decimals: int, least: int = 0) -> str:
     """Format a share with at most so many decimals: ``97.5%``, in German ``97,5 %``.
 
