@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from opentill import orders
 from opentill.checkouts import PayerInput, pay
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.core.errors import Invalid
@@ -17,10 +18,11 @@ from opentill.gateways.model import PaymentOutcome
 from opentill.integrity.rules import check_books
 from opentill.orders import PaymentAttempt, apply_outcome
 from opentill.orders import jobs as order_jobs
+from opentill.refunds import jobs as refund_jobs
 from support.account_desk import Desk as AccountDesk
 from support.account_desk import serving_without_cards
 from support.api_server import ApiServer
-from support.prepaid import adjust, read_prepaid
+from support.prepaid import adjust, read_prepaid, submit_direct
 from support.sandbox_accounts import Bank, create_session, running_bank
 from support.sandbox_bank import wait_until
 
@@ -181,6 +183,47 @@ def test_an_expired_session_gives_its_fee_back_once_its_gateway_knows_no_payment
     check(now + 6 * MINUTE)
     check(now + 60 * MINUTE)
     assert desk.prepaid() == (FEE, 0)
+
+
+def test_a_payment_whose_process_was_killed_gives_its_fee_back(desk: Desk) -> None:
+    """The intent was committed, and the gateway never got the request."""
+    own = desk.add("Own", merchant_id=desk.shop.id)
+    desk.top_up(FEE)
+    server, order_id = desk.server, desk.shop.create_order(desk.product_id)["id"]
+    order = server.tx(lambda tx: orders.find(tx, desk.shop.id, order_id))
+    attempt = server.tx(lambda tx: submit_direct(tx, order, server.app.clock(), own.id))
+    assert attempt is not None
+    assert desk.prepaid() == (FEE, FEE)
+    url, now = server.settings.public_url, server.app.clock()
+    server.run(order_jobs.check_attempts(server.app.db, server.app.gateways, url, now + MINUTE))
+    assert desk.prepaid() == (FEE, 0)
+
+
+def test_a_callback_pays_the_order_directly_and_a_refund_goes_through_the_account(
+    desk: Desk, bank: Bank
+) -> None:
+    desk.add("Own", merchant_id=desk.shop.id)
+    desk.top_up(FEE)
+    attempt = desk.start()
+    bank.pay(attempt.id)
+    server = desk.server
+    url = server.settings.public_url
+
+    def check() -> bool:
+        now = server.app.clock() + MINUTE
+        server.run(order_jobs.check_attempts(server.app.db, server.app.gateways, url, now))
+        return desk.shop.read_order(attempt.order_id)["status"] == "PAID"
+
+    wait_until(check)
+    refund = desk.shop.refund(attempt.order_id, amount="4.00")
+    assert refund["merchantDebitUsd"] == "0.00"
+    now = server.app.clock()
+    server.run(refund_jobs.send_due(server.app.db, server.app.gateways, url, now))
+    assert desk.shop.data("GET", f"/v1/refunds/{refund['id']}")["status"] == "SUCCEEDED"
+    balance = desk.shop.data("GET", "/v1/balance")
+    assert [balance[name] for name in ("available", "pending", "frozen")] == ["0.00"] * 3
+    kinds = [row["type"] for row in desk.shop.data("GET", "/v1/balance/transactions")["items"]]
+    assert kinds == ["FEE", "ADMIN_RECHARGE"]
 
 
 def test_failures_payments_and_top_ups_at_the_same_time_leave_the_books_right(desk: Desk) -> None:

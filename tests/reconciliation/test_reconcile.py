@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from opentill import disputes, refunds
+from opentill import disputes, orders, refunds
 from opentill.db.database import Db, Tx
 from opentill.gateways import RefundOutcome
 from opentill.gateways.model import GatewayRefundEvent
 from opentill.reconciliation import Result, queries, reconcile
 from opentill.refunds import Refund
-from support import world
+from support import prepaid, world
 from support.world import DAY, NOW
 
 HEAD = "kind,reference,amount,currency,settled_at"
@@ -63,6 +63,25 @@ async def test_a_correct_report_has_no_differences(db: Db, books: Books) -> None
     assert _differences(result) == []
     assert (result.rows, result.items, result.matched) == (2, 2, 2)
     assert (result.since, result.until) == (NOW, NOW + 5)
+
+
+async def test_a_report_of_a_merchants_own_account_is_compared_and_moves_nothing(db: Db) -> None:
+    order = await db.run(world.create_order)
+    await db.run(lambda tx: prepaid.adjust(tx, order.merchant_id, "topup", 100))
+    attempt = await db.run(lambda tx: prepaid.submit_direct(tx, order))
+    assert attempt is not None
+    await db.run(lambda tx: world.report_payment(tx, attempt, "SUCCEEDED"))
+    paid = await db.run(lambda tx: orders.find(tx, order.merchant_id, order.id))
+    refund = await db.run(lambda tx: world.create_refund(tx, paid, "2.00", NOW + 1))
+    await db.run(lambda tx: world.report_refund(tx, refund, "SUCCEEDED", NOW + 5))
+    await db.run(lambda tx: world.report_dispute(tx, paid, "LOST"))
+    rows = [
+        f"payment,{attempt.id},9.99,USD,{NOW}", f"refund,{refund.id},2.00,USD,{NOW + 5}",
+        f"chargeback,{attempt.id},7.99,USD,{NOW + 9}",
+    ]  # fmt: skip
+    assert _differences(await _compare(db, rows)) == []
+    wrong = [rows[0].replace("9.99", "9.98"), *rows[1:]]
+    assert [row[0] for row in _differences(await _compare(db, wrong))] == ["different"]
 
 
 async def test_items_may_be_missing_in_the_report(db: Db, books: Books) -> None:

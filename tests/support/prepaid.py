@@ -25,10 +25,12 @@ async def adjust(
     return await adjustments.request(tx, merchant_id, request, None, NOW)
 
 
-async def submit_direct(tx: Tx, order: Order, now: int = NOW) -> PaymentAttempt | None:
+async def submit_direct(
+    tx: Tx, order: Order, now: int = NOW, gateway: str = "sandbox"
+) -> PaymentAttempt | None:
     """Record an attempt through an account of the merchant; None if the fee is not there."""
     chosen = Chosen(prepaid_minor=fee_of(order, "CREDIT_CARD").minor)
-    return await start_unlocked(tx, order, "sandbox", "CREDIT_CARD", PAYER, now, chosen)
+    return await start_unlocked(tx, order, gateway, "CREDIT_CARD", PAYER, now, chosen)
 
 
 async def read_prepaid(tx: Tx, merchant_id: str, currency: str = "USD") -> tuple[int, int]:
