@@ -108,7 +108,7 @@ def test_the_api_returns_a_range(deployment: Deployment, merchant_and_key: tuple
 
 async def test_columns_of_the_table_are_aligned_with_long_cells() -> None:
     def line(row: str, type_: str, number: int | None, moved: int) -> LineOut:
-        amounts = (moved, 0, 0, 0)
+        amounts = (moved, 0, 0, 0, 0)
         after = None if row == "TOTAL" else amounts
         return LineOut.from_line(
             Line(row=row, currency="USD", at=0, number=number, type=type_, moved=amounts,
