@@ -24,6 +24,7 @@ from opentill.core.ids import new_id
 from opentill.core.languages import ENGLISH, Language, offered
 from opentill.db.clock import now_ms
 from opentill.gateways import accounts as gateway_accounts
+from opentill.gateways import rules
 from opentill.people import Browser as Device
 from support import world
 from support.examples import is_night
@@ -316,16 +317,15 @@ async def test_every_page_of_the_console_is_linked_and_accessible(
         await disputes.set_deadline(tx, dispute.merchant_id, dispute.id, now + 3_600_000, now)
         order = await orders.find(tx, dispute.merchant_id, dispute.order_id)
         await world.report_dispute(tx, order, "OPENED", now, ref="of no order")
-        # Cards go to the account of the settings, which comes first.
         account = gateway_accounts.NewAccount(
-            gateway="sandbox",
-            label="Second bank",
+            gateway="sandbox", label="Second bank",
             credentials={"url": "http://127.0.0.1:9", "secret": "s" * 32},
             limits=(gateway_accounts.AmountLimit("EUR", 100, 500_00),),
             day_limits=(gateway_accounts.DayLimit("EUR", 10_000_00, 200),),
             costs=(gateway_accounts.Cost("EUR", 290, 30),),
-        )
+        )  # fmt: skip
         await gateway_accounts.add(tx, app.settings, account, now, actor=TESTER)
+        await rules.add(tx, rules.NewRule(ranking="PRIORITY"), None, (), now, actor=TESTER)
 
     async def start_payout_run(tx: Any) -> payouts.Run:
         rule = payouts.HoldRule(app.settings.secret_key, 3)
