@@ -17,14 +17,13 @@ from starlette.applications import Starlette
 from browser.layout_checks import layout_problems
 from browser.page_checks import display_problems, each_display, problems_on_all_displays
 from browser.page_members import invite_member, lose_passkey
+from browser.second_account import add_account_and_rule, add_own_account
 from opentill import disputes, mail, merchants, orders, payouts, people, reconciliation, webhooks
 from opentill.app import PORTALS
 from opentill.cli.demo_history import History
 from opentill.core.ids import new_id
 from opentill.core.languages import ENGLISH, Language, offered
 from opentill.db.clock import now_ms
-from opentill.gateways import accounts as gateway_accounts
-from opentill.gateways import rules
 from opentill.people import Browser as Device
 from support import world
 from support.examples import is_night
@@ -91,6 +90,7 @@ _UNLINKED: Final = {
     "/console/trial-balance/ledger.csv",  # a file that a form downloads
     "/console/payout-runs/*/file",  # a file whose download the page of the run starts
     "/console/payout/*",  # a former address, which redirects
+    "/dashboard/*/settings/branding/preview.svg",  # an image, not a page
     "/dashboard/*/mails/*",  # in a deployment with a mail server
     "/dashboard/*/mails/*/html",  # a frame of that page
     "/dashboard/*/mails/kinds/preview/html",  # a frame of the page without /html
@@ -262,6 +262,7 @@ async def test_every_page_of_the_dashboard_is_linked_and_accessible(
     monkeypatch.setattr(app, "settings", with_mail)
 
     async def send_receipt(tx: Any) -> str:
+        await add_own_account(tx, app.settings, shop, now_ms())
         newest = await orders.list_newest(tx, shop, 100)
         order = next(order for order in newest if order.status == "PAID" and order.customer_email)
         await mail.send_receipt(tx, app.settings, shop, order.id, "form", now_ms())
@@ -317,15 +318,7 @@ async def test_every_page_of_the_console_is_linked_and_accessible(
         await disputes.set_deadline(tx, dispute.merchant_id, dispute.id, now + 3_600_000, now)
         order = await orders.find(tx, dispute.merchant_id, dispute.order_id)
         await world.report_dispute(tx, order, "OPENED", now, ref="of no order")
-        account = gateway_accounts.NewAccount(
-            gateway="sandbox", label="Second bank",
-            credentials={"url": "http://127.0.0.1:9", "secret": "s" * 32},
-            limits=(gateway_accounts.AmountLimit("EUR", 100, 500_00),),
-            day_limits=(gateway_accounts.DayLimit("EUR", 10_000_00, 200),),
-            costs=(gateway_accounts.Cost("EUR", 290, 30),),
-        )  # fmt: skip
-        await gateway_accounts.add(tx, app.settings, account, now, actor=TESTER)
-        await rules.add(tx, rules.NewRule(ranking="PRIORITY"), None, (), now, actor=TESTER)
+        await add_account_and_rule(tx, app.settings, now)
 
     async def start_payout_run(tx: Any) -> payouts.Run:
         rule = payouts.HoldRule(app.settings.secret_key, 3)

@@ -53,8 +53,7 @@ async def test_a_member_adds_a_file_and_a_note_on_pages_that_fit_every_device(
     download = await download_info.value
     assert download.suggested_filename == "receipt.pdf"
     assert (await download.path()).read_bytes() == PDF
-    await page.get_by_text("Add a note").click()
-    await page.get_by_label("New note").fill("Delivered on Monday,\nsigned by the customer.")
+    await page.get_by_label("Add a note").fill("Delivered on Monday,\nsigned by the customer.")
     await page.get_by_role("button", name="Add the note").click()
     assert await page.get_by_text("Note added").is_visible()
     violations: list[object] = []

@@ -48,6 +48,7 @@ TABLES: Final = {
     "disputes": Table("disputes", "merchant"),
     "endpoint_leases": Table("webhooks", "merchant"),
     "entries": Table("ledger", "merchant"),
+    "environment_breakers": Table("gateways", "shared", "about the whole deployment"),
     "epay_credentials": Table("epay", "shared"),
     "epay_notifications": Table("epay", "merchant"),
     "epay_orders": Table("epay", "merchant"),

@@ -10,6 +10,7 @@ from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.money import Money
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
 from opentill.dashboard import listed_payments, page_helpers, payment_refund, sessions_again
+from opentill.dashboard.labels import PAYOUT_STATUS
 from opentill.dashboard.listed_payments import Listed
 from opentill.db.database import Tx
 from opentill.orders import Order
@@ -64,7 +65,12 @@ async def _read_values(request: PageRequest) -> dict[str, Any]:
         "longest_note": LONGEST_NOTE,
         "most_notes": MOST_NOTES,
         "form_id": form_ids.new_form_id,
-        "payout": payout and (payout, Money(payout.amount_minor, payout.currency)),
+        "payout": payout
+        and (
+            payout,
+            Money(payout.amount_minor, payout.currency),
+            request.localizer.gettext(PAYOUT_STATUS[payout.status]),
+        ),
         "is_next_payout": payout is None and request.access.may("payouts.read"),
         "others": await _other_payments(request, order),
         "failed_refunds": [
