@@ -43,12 +43,12 @@ async def _causes(
     causes: list[tuple[Cause, str]] = [("order", order_id) for order_id in order_ids]
     if order_ids:
         of_orders = await refunds.list_of_orders(tx, merchant_id, order_ids, _MOST_REFUNDS)
-        causes += [("refund", refund.id) for refund in of_orders]
+        causes.extend(("refund", refund.id) for refund in of_orders)
         newest = await disputes.newest_of_orders(tx, merchant_id, order_ids)
-        causes += [("dispute", dispute.id) for dispute in newest.values()]
+        causes.extend(("dispute", dispute.id) for dispute in newest.values())
     elif "@" not in text:
         matching = await payouts.list_matching(tx, merchant_id, text)
-        causes += [("payout", payout.id) for payout in matching]
+        causes.extend(("payout", payout.id) for payout in matching)
     return causes
 
 

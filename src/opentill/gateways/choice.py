@@ -206,12 +206,10 @@ def offered_methods(
     methods: dict[Method, None] = {}
     for name in gateways:
         if _account_misfit(gateways, name, amount, merchant_id) is None:
-            taken = methods_of(gateways, name, currency)
-            if fee_of is not None and _is_own(gateways, name):
-                taken = tuple(
-                    each for each in taken if not _lacks_fee(gateways, name, fee_of(each))
-                )
-            methods |= dict.fromkeys(taken)
+            own_fee_of = fee_of if _is_own(gateways, name) else None
+            for method in methods_of(gateways, name, currency):
+                if own_fee_of is None or not _lacks_fee(gateways, name, own_fee_of(method)):
+                    methods[method] = None
     return tuple(methods)
 
 

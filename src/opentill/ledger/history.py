@@ -72,7 +72,7 @@ async def count_rows(tx: Tx, merchant_id: str, within: Range = EVER) -> RowCount
     entries = kinds.total()
     rows = entries - kinds["FEE"] + (other_fees or 0)
     transfers = sum(kinds[name] for name in TRANSFERS)
-    types = tuple(name for name in TYPES if kinds[name])
+    types: tuple[Type, ...] = tuple(name for name in TYPES if kinds[name])
     return RowCounts(entries, rows, rows - transfers, entries - transfers, types)
 
 

@@ -10,9 +10,11 @@ async def post(tx: Tx, refund: Refund, now: int, *, reversed_: bool = False) -> 
     """Give a part of a direct payment's fee back to the prepaid balance, or take it again."""
     if not refund.fee_returned_minor:
         return
-    accounts: tuple[Account, Account] = ("platform", "prepaid")
+    source: Account = "platform"
+    target: Account = "prepaid"
     text = f"Platform fee returned: {refund.described}"
     if reversed_:
-        accounts, text = ("prepaid", "platform"), "Platform fee taken again: refund reversed"
-    move = Movement("FEE", *accounts, refund.fee_returned_minor, "refund", refund.id, text)
+        source, target = target, source
+        text = "Platform fee taken again: refund reversed"
+    move = Movement("FEE", source, target, refund.fee_returned_minor, "refund", refund.id, text)
     await ledger.post(tx, refund.merchant_id, refund.debit_currency, [move], now)

@@ -6,7 +6,7 @@ raises ``RpcError``. Fields that this chain does not have, such as roots and blo
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard, cast
 
 import msgspec
 
@@ -71,11 +71,26 @@ def call(view: View, method: object, params: object) -> Any:
     """Return the result of a method. Raises RpcError."""
     if not isinstance(method, str) or method not in METHODS:
         raise RpcError(NO_METHOD, f"the method {str(method)[:80]} does not exist")
-    if not isinstance(params, list):
+    values = as_array(params)
+    if values is None:
         raise RpcError(INVALID_PARAMS, "params must be an array")
     if view.fault == "limit_exceeded":
         raise RpcError(LIMIT_EXCEEDED, f"query returned more than {_MOST_LOGS} results")
-    return METHODS[method](view, params)
+    return METHODS[method](view, values)
+
+
+def as_array(value: object) -> list[Any] | None:
+    """Return a value of JSON if it is an array, else None."""
+    return value if _is_array(value) else None
+
+
+def _is_array(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def as_object(value: object) -> dict[str, Any] | None:
+    """Return a value of JSON if it is an object, else None."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def _param(params: Sequence[Any], index: int, pattern: re.Pattern[str], name: str) -> str:
@@ -144,13 +159,13 @@ def _show_block(view: View, number: int, params: Sequence[Any]) -> dict[str, Any
 
 
 def _logs(view: View, params: Sequence[Any]) -> list[dict[str, Any]]:
-    query = params[0] if params else None
-    if not isinstance(query, dict):
+    query = as_object(params[0] if params else None)
+    if query is None:
         raise RpcError(INVALID_PARAMS, "the filter must be an object")
     first, last = _block_range(view, query)
     tokens = _choices(query.get("address"), _ADDRESS, "address")
-    topics = query.get("topics") or []
-    if not isinstance(topics, list) or len(topics) > 4:  # noqa: PLR2004 - a log has at most four
+    topics = as_array(query.get("topics") or [])
+    if topics is None or len(topics) > 4:  # noqa: PLR2004 - a log has at most four
         raise RpcError(INVALID_PARAMS, "invalid topics")
     kinds, senders, recipients = (
         _choices(topics[index] if len(topics) > index else None, _HASH, "topic")
@@ -186,7 +201,9 @@ def _block_range(view: View, query: Mapping[str, Any]) -> tuple[int, int]:
 
 def _choices(value: object, pattern: re.Pattern[str], name: str) -> list[str]:
     """Return the values of a condition; an empty list stands for any value."""
-    values = [] if value is None else value if isinstance(value, list) else [value]
+    values = as_array(value)
+    if values is None:
+        values = [] if value is None else [value]
     if len(values) > _MOST_CHOICES:
         raise RpcError(LIMIT_EXCEEDED, f"more than {_MOST_CHOICES} values of {name}")
     return [_matching(each, pattern, name) for each in values]
@@ -263,8 +280,8 @@ def _place(view: View, transfer: Transfer) -> dict[str, Any]:
 
 
 def _call_contract(view: View, params: Sequence[Any]) -> str:
-    request = params[0] if params else None
-    if not isinstance(request, dict):
+    request = as_object(params[0] if params else None)
+    if request is None:
         raise RpcError(INVALID_PARAMS, "the call must be an object")
     token = chain.BY_ADDRESS.get(_matching(request.get("to"), _ADDRESS, "address"))
     data = _matching(request.get("data") or request.get("input"), _DATA, "data")
@@ -282,7 +299,8 @@ def _call_contract(view: View, params: Sequence[Any]) -> str:
         case "0x70a08231" if len(data) == 74:  # noqa: PLR2004 - balanceOf(address)
             units = chain.balance(view.tx, token.address, f"0x{data[34:]}", number)
             return f"0x{units:064x}"
-    raise RpcError(REVERTED, "execution reverted")
+        case _:
+            raise RpcError(REVERTED, "execution reverted")
 
 
 def _code(_view: View, params: Sequence[Any]) -> str:

@@ -84,16 +84,17 @@ class Evm:
             content = msgspec.json.decode(await read_body(request))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return json_response(_error(None, _PARSE_ERROR, "parse error"))
-        calls = content if isinstance(content, list) else [content]
+        several = methods.as_array(content)
+        calls = [content] if several is None else several
         if not 0 < len(calls) <= _MOST_CALLS:
             message = f"an array must have 1 to {_MOST_CALLS} calls"
             return json_response(_error(None, _INVALID_REQUEST, message))
-        first = calls[0].get("method") if isinstance(calls[0], dict) else ""
+        first = (methods.as_object(calls[0]) or {}).get("method", "")
 
         def work(tx: Tx, fault: FaultKind | None) -> Response:
             view = View.take(tx, _now_s(), self._period_s, fault)
             replies = [_reply(view, each) for each in calls]
-            return json_response(replies if isinstance(content, list) else replies[0])
+            return json_response(replies[0] if several is None else replies)
 
         return await respond_in_dialect(store_of(request), "node", str(first), work)
 
@@ -142,11 +143,12 @@ def _now_s() -> int:
 
 
 def _reply(view: View, request: object) -> dict[str, Any]:
-    if not isinstance(request, dict) or request.get("jsonrpc") != "2.0":
+    values = methods.as_object(request)
+    if values is None or values.get("jsonrpc") != "2.0":
         return _error(None, _INVALID_REQUEST, "invalid request")
-    number = request.get("id")
+    number = values.get("id")
     try:
-        result = methods.call(view, request.get("method"), request.get("params", []))
+        result = methods.call(view, values.get("method"), values.get("params", []))
     except RpcError as error:
         return _error(number, error.code, str(error))
     return {"jsonrpc": "2.0", "id": number, "result": result}
