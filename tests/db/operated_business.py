@@ -70,14 +70,14 @@ class OperatedBusiness(PaidBusiness):
             )
         )
         api_server.tx(lambda tx: disputes.read_evidence(tx, self.id, evidence.id))
-        answered = msgspec.structs.replace(dispute, response="CONTESTED")
-        api_server.tx(lambda tx: disputes.find_unforwarded(tx, self.id, [answered]))
         api_server.tx(lambda tx: disputes.set_deadline(tx, self.id, dispute.id, DAY, self.now))
         api_server.tx(
             lambda tx: disputes.respond(
                 tx, self.id, dispute.id, "CONTESTED", who="op", now=self.now
             )
         )
+        answered = msgspec.structs.replace(dispute, status="OPEN", response="CONTESTED")
+        assert api_server.tx(lambda tx: disputes.find_unforwarded(tx, self.id, [answered]))
         for status in (None, "OPEN", "TO_RESPOND", "UNDER_REVIEW"):
             api_server.tx(
                 lambda tx, status=status: disputes.page(tx, self.id, status, (0, FOREVER), 1, 50)

@@ -1,6 +1,9 @@
-"""Sparklines: the points of their lines."""
+"""Sparklines: the points of their lines, and the names of those of days."""
 
+from opentill.core.languages import ENGLISH
+from opentill.portal import headlines
 from opentill.web import sparklines
+from opentill.web.language import Localizer
 
 
 def test_the_line_leads_from_zero_to_the_highest_value() -> None:
@@ -11,9 +14,14 @@ def test_the_line_leads_from_zero_to_the_highest_value() -> None:
 
 
 def test_a_value_that_may_still_change_is_left_out() -> None:
-    drawing = sparklines.draw("Volume by day", [50, 100, 0], is_open=True)
-    assert drawing == sparklines.draw("Volume by day", [50, 100])
-    assert sparklines.draw("Volume by hour", [50, 0], is_open=True) is None
+    def draw(*values: int) -> sparklines.Sparkline | None:
+        texts = [f"${value}" for value in values]
+        localizer = Localizer("merchant", ENGLISH)
+        return headlines.draw_days(localizer, "Volume", values, texts, has_today=True)
+
+    assert draw(50, 100, 0) == sparklines.draw("Volume by day: from $50 to $100", [50, 100])
+    assert draw(50, 0) is None
+    assert draw(0) is None
 
 
 def test_negative_values_are_below_zero() -> None:

@@ -60,8 +60,11 @@ def draw_days(
 ) -> Sparkline | None:
     """Draw a figure by day or hour; its accessible name has the lowest and the highest value.
 
-    ``has_today``: the last value is that of today or of this hour, which is not over yet.
+    ``has_today``: the last value is that of today or of this hour, which is not over yet. It is
+    left out, because a day that has just begun would look like a fall to zero.
     """
+    if has_today:
+        values, texts = values[:-1], texts[:-1]
     if not values:
         return None
     order = sorted(range(len(values)), key=values.__getitem__)
@@ -73,4 +76,4 @@ def draw_days(
         lowest=texts[order[0]],
         highest=texts[order[-1]],
     )
-    return sparklines.draw(str(label), values, is_open=has_today)
+    return sparklines.draw(str(label), values)

@@ -23,15 +23,12 @@ class Sparkline(msgspec.Struct, frozen=True):
     box: str = f"0 0 {_WIDTH} {_HEIGHT}"
 
 
-def draw(name: str, values: Sequence[float], *, is_open: bool = False) -> Sparkline | None:
+def draw(name: str, values: Sequence[float]) -> Sparkline | None:
     """Draw the values from the left to the right; None for fewer than two values.
 
     The lowest point is zero, or the lowest value if one is negative, so that heights can be
-    compared. ``is_open``: the last value may still change, such as that of today. It is left out,
-    because a day that has just begun would look like a fall to zero.
+    compared.
     """
-    if is_open:
-        values = values[:-1]
     if len(values) < 2:  # noqa: PLR2004 - a line has two ends
         return None
     low, high = min(0, *values), max(0, *values)
