@@ -129,6 +129,7 @@ def test_the_hint_asks_for_https_only_where_http_is_refused(
 INVALID_ENTRIES: Any = (
     ({"url": "http://shop.example.com/"}, "The URL must be a public https address"),
     ({"url": "https://127.0.0.1/"}, "The URL must be a public https address"),
+    ({"url": "https://shop.example.com:9/"}, "The URL must have a port of web servers, such as"),
     ({"url": "https://me:pw@shop.example.com/"}, "without user name and password"),
     ({"url": "shop.example.com"}, "an absolute http or https URL"),
     ({"url": URL, "description": "x" * 256}, "Enter at most 255 characters"),

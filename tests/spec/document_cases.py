@@ -51,6 +51,7 @@ RULES: Final = (
     ("orderId", "orderId must be an order that is PAID"),
     ("orderId", "orderId must be the id of one of your"),
     ("url", "url must be a public https address"),
+    ("url", "url must have a port of web servers"),
     ("url|image|successUrl|cancelUrl", ".* must have a host that can exist"),
     ("url", "url must be an (absolute )?http or https URL"),
     ("url", "url must be one of at most"),

@@ -43,7 +43,8 @@ RULES: Final = {
     r"^(0|[1-9][0-9]{0,17})$": "cursor must be the cursor of an earlier response, or absent",
     # Which hosts can exist, and for an endpoint which are public.
     inputs.URL_PATTERN: r"\S+ must (have a host that can exist: .*|be a public https address: .*"
-    r"|be an (absolute )?http or https URL.*|be without a fragment|be one of at most .*)",
+    r"|have a port of web servers.*|be an (absolute )?http or https URL.*"
+    r"|be without a fragment|be one of at most .*)",
     inputs.EMAIL_PATTERN: "customerEmail must (be an email address|have a domain).*",
 }
 ITEM: Final = {"name": "Tea", "price": "9.99", "currency": "USD"}

@@ -21,6 +21,8 @@ def test_a_value_that_may_still_change_is_left_out() -> None:
 
     assert draw(50, 100, 0) == sparklines.draw("Volume by day: from $50 to $100", [50, 100])
     assert draw(50, 0) is None
+    assert draw(0, 0, 7) is None  # a flat line at zero below a figure of 7
+    assert draw(0, 0, 0) == sparklines.draw("Volume by day: from $0 to $0", [0, 0])
     assert draw(0) is None
 
 

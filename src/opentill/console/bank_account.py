@@ -54,6 +54,7 @@ pages: Final = (
         "payouts.manage",
         partial(bank_account.save, place=_CONSOLE),
         fields=(*bank_account.FIELDS, "reason"),
+        check=partial(bank_account.check, place=_CONSOLE),
         proves=N_("Change the bank account of a merchant"),
         about=proof_facts.of_merchant,
     ),

@@ -16,5 +16,6 @@ pages: Final = (
         "payouts.account",
         partial(bank_account.save, place=_PLACE),
         fields=bank_account.FIELDS,
+        check=partial(bank_account.check, place=_PLACE),
     ),
 )

@@ -125,15 +125,19 @@ def _read_scopes(form: Mapping[str, str], role: MerchantRole | None) -> list[str
     ]
 
 
-async def create(request: PageRequest) -> Response:
-    """Create a key that may do no more than the person, and show it once."""
+def _read_end(request: PageRequest, form: Mapping[str, str]) -> int | None:
+    """Return the end of the last day in the form, Unix ms; None for no day."""
+    return _end_of_day(form.get("expires", "").strip(), page_helpers.zone_of(request))
+
+
+async def check_new(request: PageRequest) -> Response | None:
+    """Check the entries of a new key, and that the person may give its permissions."""
     form = await request.form()
-    name, last_day = form.get("name", "").strip(), form.get("expires", "").strip()
     errors: dict[str, str] = {}
-    if not name:
+    if not _is_name(form.get("name", "")):
         errors["name"] = _NAME_ERROR
-    expires_at = _end_of_day(last_day, page_helpers.zone_of(request))
-    if last_day and expires_at is None:
+    expires_at = _read_end(request, form)
+    if form.get("expires", "").strip() and expires_at is None:
         errors["expires"] = N_("Enter a day as 2026-01-31")
     elif expires_at is not None and expires_at <= request.now:
         errors["expires"] = N_("Enter today or a later day")
@@ -143,6 +147,14 @@ async def create(request: PageRequest) -> Response:
     if errors:
         return await _render_list(request, 400, errors, entries=form)
     key_scopes.check(request.access.role, scopes)
+    return None
+
+
+async def create(request: PageRequest) -> Response:
+    """Create a key that may do no more than the person, and show it once."""
+    form = await request.form()
+    name, expires_at = form.get("name", "").strip(), _read_end(request, form)
+    scopes = _read_scopes(form, request.access.role)
 
     async def work(tx: Tx) -> NewKey:
         return await key_scopes.create_key(
@@ -154,11 +166,17 @@ async def create(request: PageRequest) -> Response:
             actor=people.actor_of(request.login, _REASON),
         )
 
-    try:
-        new = await form_ids.create_secret(request, work, NewKey)
-    except Invalid:
-        return await _render_list(request, 400, {"name": _NAME_ERROR}, entries=form)
+    new = await form_ids.create_secret(request, work, NewKey)
     return await _render_list(request, new=new)
+
+
+def _is_name(text: str) -> bool:
+    """Whether a text may be the name of a key."""
+    try:
+        merchants.check_text("name", text, merchants.LONGEST_NAME)
+    except Invalid:
+        return False
+    return True
 
 
 def _end_of_day(text: str, zone: ZoneInfo) -> int | None:
@@ -263,22 +281,25 @@ async def check_revocation(request: PageRequest) -> Response | None:
     return await _check_confirmation(request, "revoke")
 
 
-async def rename(request: PageRequest) -> Response:
-    """Rename a key."""
+async def check_renaming(request: PageRequest) -> Response | None:
+    """Check the new name of the key, and that the person may change the key."""
     form, key = await request.form(), await _find_key(request)
     key_scopes.check(request.access.role, key.scopes)
-    name = form.get("name", "").strip()
-    if not name:
-        return await _render_key(request, key, 400, {"name": _NAME_ERROR}, form)
+    if _is_name(form.get("name", "")):
+        return None
+    return await _render_key(request, key, 400, {"name": _NAME_ERROR}, form)
+
+
+async def rename(request: PageRequest) -> Response:
+    """Rename a key."""
+    key = await _find_key(request)
+    name = (await request.form()).get("name", "").strip()
 
     async def work(tx: Tx) -> None:
         actor, ids = people.actor_of(request.login, _REASON), (request.merchant_id, key.id)
         await merchants.rename_key(tx, *ids, name, request.now, actor=actor)
 
-    try:
-        await request.app.db.run(work)
-    except Invalid:
-        return await _render_key(request, key, 400, {"name": _NAME_ERROR}, form)
+    await request.app.db.run(work)
     return page_helpers.redirect(request, "developers", "keys", key.id, done="renamed")
 
 
@@ -327,6 +348,7 @@ pages: Final = (
         "keys.manage",
         create,
         fields=("name", "expires", "access"),
+        check=check_new,
         proves=N_("Create an API key"),
     ),
     Page("GET", _ONE, "keys.read", show_one),
@@ -336,6 +358,7 @@ pages: Final = (
         "keys.manage",
         rename,
         fields=("name",),
+        check=check_renaming,
         proves=N_("Rename an API key"),
     ),
     Page(

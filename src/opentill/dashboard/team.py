@@ -8,6 +8,7 @@ from starlette.responses import Response
 from opentill import mail, merchants, people
 from opentill.core.errors import Invalid
 from opentill.dashboard import page_helpers, role_table
+from opentill.http import inputs
 from opentill.people import MERCHANT_ROLES
 from opentill.portal import invitations, mail_language, render
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -53,21 +54,38 @@ async def _render_team(
     )
 
 
+async def check_invitation(request: PageRequest) -> Response | None:
+    """Check the entries of an invitation, and that the person is no member yet."""
+    form, role = await request.form(), invitations.chosen_role(await request.form())
+    language, email = mail_language.choose(request, form), form.get("email", "")
+    errors: dict[str, str] = {}
+    try:
+        address = people.normalize_email(inputs.check_email("email", email))
+    except Invalid:
+        errors["email"] = invitations.WRONG_ADDRESS
+    else:
+        async with request.app.db.connection() as tx:
+            members = await people.members(tx, request.merchant_id)
+        if any(member.email == address for member in members):
+            errors["email"] = invitations.IS_MEMBER
+    if role is None:
+        errors["role"] = N_("Choose one of the roles")
+    if language is None:
+        errors["language"] = N_("Choose one of the languages")
+    if not errors:
+        return None
+    entries = {"email": email, "language": language or ""} | ({"role": role} if role else {})
+    return await _render_team(request, 400, errors, **entries)
+
+
 async def invite(request: PageRequest) -> Response:
     """Invite somebody. The link is shown once if no mail server can send it."""
     form, role = await request.form(), invitations.chosen_role(await request.form())
     language = mail_language.choose(request, form)
-    entries = {"email": form.get("email", ""), "language": language or ""}
-    if role is None:
-        return await _render_team(request, 400, {"role": N_("Choose one of the roles")}, **entries)
-    entries["role"] = role
-    if language is None:
-        return await _render_team(
-            request, 400, {"language": N_("Choose one of the languages")}, **entries
-        )
+    entries = {"email": form.get("email", ""), "language": language or "", "role": role}
     actor = people.actor_of(request.login, _REASON)
     invitation = mail.NewInvitation(
-        email=entries["email"],
+        email=form.get("email", ""),
         by=request.login.name,
         language=language,
         merchant_id=request.merchant_id,
@@ -162,6 +180,7 @@ pages: Final = (
         "team.manage",
         invite,
         fields=("email", "role"),
+        check=check_invitation,
         proves=N_("Invite a member"),
     ),
     Page(

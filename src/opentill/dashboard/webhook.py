@@ -19,7 +19,7 @@ from opentill.dashboard.webhooks import (
     PLACE,
     REASON,
     WHY_DISABLED,
-    check_selection,
+    check_entries,
     field_error,
     read_entries,
 )
@@ -148,15 +148,22 @@ def _redirect(request: PageRequest, **query: str) -> Response:
     return page_helpers.redirect(request, *path, **query)
 
 
+async def check_change(request: PageRequest) -> Response | None:
+    """Check the entries of the form that changes the endpoint."""
+    form = await request.form()
+    entries = read_entries(form)
+    errors, requirement = check_entries(request, form, entries)
+    if not errors:
+        return None
+    return await _render_endpoint(
+        request, 400, errors, form=entries, seen_at=form.get("seen_at", ""), wait=requirement
+    )
+
+
 async def change(request: PageRequest) -> Response:
     """Change an endpoint, unless somebody else has changed it since the form was shown."""
     form = await request.form()
     entries, shown_time = read_entries(form), form.get("seen_at", "")
-    if problems := check_selection(request, form, entries):
-        errors, requirement = problems
-        return await _render_endpoint(
-            request, 400, errors, form=entries, seen_at=shown_time, wait=requirement
-        )
     is_time = shown_time.isascii() and shown_time.isdecimal() and len(shown_time) <= _DIGITS
     try:
         seen_at = int(shown_time) if is_time else 0
@@ -313,6 +320,7 @@ pages: Final = (
         "endpoints.manage",
         change,
         fields=(*FIELDS, "seen_at"),
+        check=check_change,
         proves=N_("Change a webhook endpoint"),
     ),
     Page(

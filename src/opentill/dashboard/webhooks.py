@@ -26,7 +26,7 @@ WHY_DISABLED: Final[Mapping[str, str]] = {
     webhooks.REASON_FAILING: N_("It failed for five days without a success"),
 }
 _ERRORS: Final[Mapping[str, str]] = {
-    "url": N_("The URL must be {wait}"),
+    "url": N_("The URL must {wait}"),
     "description": N_("Enter at most 255 characters"),
 }
 
@@ -41,29 +41,30 @@ def read_entries(form: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def check_selection(
+def check_entries(
     request: PageRequest, form: Mapping[str, str], entries: Mapping[str, Any]
-) -> tuple[dict[str, str], str] | None:
-    """Return the errors of a form that selects events but none of them, None if it selects some.
-
-    The URL is checked as well, so that the form shows all its errors at once.
-    """
-    if form["events"] == "all" or entries["types"]:
-        return None
+) -> tuple[dict[str, str], str]:
+    """Return all errors of the form by field, and what the URL must be or have."""
     errors, requirement = dict[str, str](), ""
     try:
         UrlCheck(request.app.outgoing.check)(entries["url"])
     except Invalid as problem:
         errors, requirement = field_error(problem)
-    return errors | {"types": N_("Select at least one event, or all events")}, requirement
+    try:
+        webhooks.check_description(entries["description"])
+    except Invalid as problem:
+        errors |= field_error(problem)[0]
+    if form["events"] != "all" and not entries["types"]:
+        errors["types"] = N_("Select at least one event, or all events")
+    return errors, requirement
 
 
 def field_error(problem: Invalid) -> tuple[dict[str, str], str]:
-    """Return the error text by field, and what a URL must be. Re-raises any other problem."""
+    """Return the error text by field, and what a URL must be or have. Re-raises other problems."""
     text = _ERRORS.get(problem.field or "")
     if text is None:
         raise problem
-    return {str(problem.field): text}, (problem.reason or "").removeprefix("url must be ")
+    return {str(problem.field): text}, (problem.reason or "").removeprefix("url must ")
 
 
 async def show(request: PageRequest) -> Response:
@@ -108,16 +109,24 @@ async def _render_endpoints(
     )
 
 
+async def check_new(request: PageRequest) -> Response | None:
+    """Check the entries of a new endpoint."""
+    form = await request.form()
+    entries = read_entries(form)
+    errors, requirement = check_entries(request, form, entries)
+    if not errors:
+        return None
+    form_id = form.get(form_ids.FIELD, "")
+    return await _render_endpoints(
+        request, 400, errors, form=entries, form_id=form_id, wait=requirement
+    )
+
+
 async def add(request: PageRequest) -> Response:
     """Create an endpoint, and redirect to its page."""
     form = await request.form()
     app, entries = request.app, read_entries(form)
     form_id = form.get(form_ids.FIELD, "")
-    if problems := check_selection(request, form, entries):
-        errors, requirement = problems
-        return await _render_endpoints(
-            request, 400, errors, form=entries, form_id=form_id, wait=requirement
-        )
     actor = people.actor_of(request.login, REASON)
 
     async def work(tx: Tx) -> str:
@@ -148,6 +157,12 @@ async def add(request: PageRequest) -> Response:
 pages: Final = (
     Page("GET", PLACE, "endpoints.read", show, menu=N_("Webhooks"), group="developers"),
     Page(
-        "POST", PLACE, "endpoints.manage", add, fields=FIELDS, proves=N_("Add a webhook endpoint")
+        "POST",
+        PLACE,
+        "endpoints.manage",
+        add,
+        fields=FIELDS,
+        check=check_new,
+        proves=N_("Add a webhook endpoint"),
     ),
 )

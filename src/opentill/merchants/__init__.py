@@ -43,6 +43,7 @@ from opentill.merchants.model import (
     TermsVersion,
     logo_path,
 )
+from opentill.merchants.operator_actions import check_text
 from opentill.merchants.profile import (
     CUSTOMER_FIELDS,
     PROFILE_FIELDS,
@@ -57,6 +58,7 @@ from opentill.merchants.profile import (
 from opentill.merchants.profile import change as change_profile
 from opentill.merchants.profile import normalize_field as check_profile
 from opentill.merchants.service import (
+    LONGEST_NAME,
     all_merchants,
     all_names,
     authenticate,
@@ -91,6 +93,7 @@ from opentill.server.client_address import limit_subject
 __all__ = [
     "CAPABILITIES",
     "CUSTOMER_FIELDS",
+    "LONGEST_NAME",
     "LONGEST_OF_APPLICATION",
     "MAX_LOGO_BYTES",
     "OPENTILL",
@@ -138,6 +141,7 @@ __all__ = [
     "change_status",
     "check_application",
     "check_profile",
+    "check_text",
     "closed_at",
     "count_waiting",
     "create",

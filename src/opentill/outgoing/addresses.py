@@ -20,6 +20,10 @@ class Forbidden(Exception):
     """The policy refuses the address, before any byte was sent. The text says why."""
 
 
+class ForbiddenPort(Forbidden):
+    """The policy refuses the port, because it belongs to another protocol."""
+
+
 class Target(msgspec.Struct, frozen=True):
     """A valid URL. ``literal`` is the host if it is an IP address."""
 
@@ -62,7 +66,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         if target.scheme == "http" and not self.allow_http:
             _refuse("it must begin with https://")
         if target.port in _BAD_PORTS:
-            _refuse(f"port {target.port} belongs to another protocol")
+            reason = f"port {target.port} belongs to another protocol"
+            raise ForbiddenPort(reason)
         if target.literal is not None:
             self.select_allowed(target.host, (target.literal,))
         # These names always stand for a loopback address (RFC 6761 §6.3).

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from opentill import ledger, merchants, payouts, people
 from opentill.core import bankaccounts
+from opentill.core.bankaccounts import BankAccount
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
 from opentill.merchants import Merchant
@@ -114,17 +115,26 @@ def _choose_country(
     return chosen.upper() if chosen.upper() in countries else ""
 
 
-async def save(request: PageRequest, place: Place) -> Response:
-    """Replace the account from now on. Raises NotFound."""
+async def check(request: PageRequest, place: Place) -> Response | None:
+    """Check the entries of the form. Raises NotFound."""
+    account = await _parse(request, place)
+    return account if isinstance(account, Response) else None
+
+
+async def _read(request: PageRequest) -> dict[str, str]:
+    """Return the entries of the form; the country of an IBAN need not be chosen."""
     form = await request.form()
     typed = {name: form.get(name, "") for name in _FIELDS}
-    reason = place.reason or typed["reason"].strip()
-    settings, shown = request.app.settings, form.get("version", "")
-    version = int(shown) if shown.isascii() and shown.isdecimal() and len(shown) < 9 else -1  # noqa: PLR2004 - digits
-    rule = payouts.HoldRule(settings.secret_key, settings.bank_account_hold_days)
     number = bankaccounts.plain(typed["account"])
     if not typed["country"] and bankaccounts.is_iban(number):
         typed["country"] = number[:2]
+    return typed
+
+
+async def _parse(request: PageRequest, place: Place) -> BankAccount | Response:
+    """Return the account in the form, or the page with the errors of the form."""
+    typed = await _read(request)
+    number = bankaccounts.plain(typed["account"])
     country = bankaccounts.plain(typed["country"])
     fields = bank_fields.of_country(country)
     # An IBAN names its bank, also in a country whose accounts have other numbers.
@@ -149,15 +159,9 @@ async def save(request: PageRequest, place: Place) -> Response:
             town=typed["town"],
             country=typed["addresscountry"],
         )
-        account = msgspec.structs.replace(account, address=address)
-        actor = people.actor_of(request.login, reason)
-        await request.app.db.run(
-            lambda tx: payouts.change_account(
-                tx, request.merchant_id, account, actor, rule, request.now, version
-            )
-        )
-    except merchants.Stale:
-        return await show(request, place, 409, {"account": BANK_ACCOUNT_ERROR["stale"]}, typed)
+        if not place.reason:
+            merchants.check_text("reason", typed["reason"])
+        return msgspec.structs.replace(account, address=address)
     except Invalid as problem:
         # The form of the fields has been checked above, so only check digits can be wrong in them.
         field = _NAMES.get(str(problem.field), str(problem.field))
@@ -168,4 +172,24 @@ async def save(request: PageRequest, place: Place) -> Response:
             else BANK_ACCOUNT_ERROR[field]
         )
         return await show(request, place, 400, {field: error}, typed)
+
+
+async def save(request: PageRequest, place: Place) -> Response:
+    """Replace the account from now on. Raises NotFound."""
+    account = await _parse(request, place)
+    if isinstance(account, Response):
+        return account
+    typed, shown = await _read(request), (await request.form()).get("version", "")
+    settings = request.app.settings
+    version = int(shown) if shown.isascii() and shown.isdecimal() and len(shown) < 9 else -1  # noqa: PLR2004 - digits
+    rule = payouts.HoldRule(settings.secret_key, settings.bank_account_hold_days)
+    actor = people.actor_of(request.login, place.reason or typed["reason"].strip())
+    try:
+        await request.app.db.run(
+            lambda tx: payouts.change_account(
+                tx, request.merchant_id, account, actor, rule, request.now, version
+            )
+        )
+    except merchants.Stale:
+        return await show(request, place, 409, {"account": BANK_ACCOUNT_ERROR["stale"]}, typed)
     return render.see_other(request, f"{request.path}?saved=1")

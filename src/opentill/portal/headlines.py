@@ -61,9 +61,12 @@ def draw_days(
     """Draw a figure by day or hour; its accessible name has the lowest and the highest value.
 
     ``has_today``: the last value is that of today or of this hour, which is not over yet. It is
-    left out, because a day that has just begun would look like a fall to zero.
+    left out, because a day that has just begun would look like a fall to zero. Without any other
+    value there is no drawing: a flat line at zero would contradict the figure above it.
     """
     if has_today:
+        if any(values[-1:]) and not any(values[:-1]):
+            return None
         values, texts = values[:-1], texts[:-1]
     if not values:
         return None

@@ -16,6 +16,9 @@ TOO_MANY_MAILS: Final = N_(
     "Ten messages were sent to this address on request within an hour. Try again later"
 )
 
+WRONG_ADDRESS: Final = N_("Enter an email address such as name@example.com")
+IS_MEMBER: Final = N_("This person is a member already")
+
 
 class Refused(Exception):
     """An invitation that is refused: status of the response, and the error text of the address."""
@@ -64,9 +67,9 @@ async def create(
     except mail.TooManyMails:
         raise Refused(429, TOO_MANY_MAILS) from None
     except Invalid as problem:
-        error = N_("Enter an email address such as name@example.com")
+        error = WRONG_ADDRESS
         if "member" in (problem.reason or ""):
-            error = N_("This person is a member already")
+            error = IS_MEMBER
         elif "staff" in (problem.reason or ""):
             error = N_("This person is staff already")
         raise Refused(400, error) from None

@@ -16,7 +16,7 @@ from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.http import inputs
 from opentill.merchants import OPENTILL, Actor
-from opentill.outgoing.client import Forbidden
+from opentill.outgoing.addresses import Forbidden, ForbiddenPort
 from opentill.webhooks import queries, signing
 from opentill.webhooks.delivery_log import attempts_of
 from opentill.webhooks.endpoint_secrets import OldSecret, decrypt_old, encrypt_old, purpose
@@ -68,6 +68,9 @@ class UrlCheck:
             raise Invalid("url", "url must be without a fragment")
         try:
             self._check(url)
+        except ForbiddenPort as refusal:
+            reason = f"url must have a port of web servers, such as 443 or 8443: {refusal}"
+            raise Invalid("url", reason) from None
         except Forbidden as refusal:
             raise Invalid("url", f"url must be a public https address: {refusal}") from None
         return url
@@ -96,7 +99,7 @@ async def create(
         merchant_id=merchant_id,
         id=endpoint_id,
         url=check_url(fields.url),
-        description=_description("" if fields.description is UNSET else fields.description),
+        description=check_description("" if fields.description is UNSET else fields.description),
         types=_types([] if fields.types is UNSET else fields.types),
         secret=encrypt(secret_key, purpose(merchant_id, endpoint_id), secret),
         now=now,
@@ -136,7 +139,8 @@ def _changes(old: Endpoint, new: Endpoint) -> str:
     return ", ".join(text for text, is_changed in changes.items() if is_changed)
 
 
-def _description(text: str) -> str:
+def check_description(text: str) -> str:
+    """Return an endpoint's description without spaces around it. Raises Invalid."""
     if len(text) > _MAX_DESCRIPTION:
         reason = f"description must be text of at most {_MAX_DESCRIPTION} characters"
         raise Invalid("description", reason)
@@ -205,7 +209,7 @@ async def update(
         url=old.url if fields.url is UNSET else check_url(fields.url),
         description=old.description
         if fields.description is UNSET
-        else _description(fields.description),
+        else check_description(fields.description),
         types=old.types if fields.types is UNSET else _types(fields.types),
         status=status,
         disabled_reason=reason if status == "DISABLED" else "",
