@@ -23,6 +23,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[Permission, str]]] = {
     },
     NC_("menu", "Money"): {
         "balance.read": N_("See the balance and statements"),
+        "balance.prepay": N_("Move available money to the prepaid balance"),
         "payouts.read": N_("See payouts"),
         "payouts.account": N_("Change the bank account for payouts"),
     },
