@@ -223,3 +223,37 @@ def test_the_provider_is_asked_whether_it_accepts_an_account(site: AccountsSite)
     refusal = site.admin.post(f"{path}/check")
     assert refusal.status_code == 409
     assert "secret differs from that of the bank" in visible_text(refusal.text)
+
+
+def test_an_account_is_found_by_the_search_and_acted_on_from_the_list(site: AccountsSite) -> None:
+    account = site.add("Heron till")
+    path = f"{ACCOUNTS}/{account.id}"
+
+    def leads(text: str) -> list[str]:
+        page = site.admin.get("/console/search", params={"q": text}).text
+        return re.findall(r'class="search-hit" href="([^"]+)"', page)
+
+    assert leads("heron") == [path]
+    response = site.admin.get("/console/search", params={"q": account.id})
+    assert response.headers["location"] == path
+    assert f"{path}?sheet=pause" in leads("pause Heron")
+    assert f"{path}/credentials" in leads("key heron till")
+    assert f"{path}/terms" in leads("heron limits")
+    confirmation = site.admin.get(f"{path}?sheet=pause").text
+    assert '<dialog class="sheet confirmation" id="pause" popover open' in confirmation
+
+    def row() -> str:
+        rows = site.admin.get(ACCOUNTS).text.split("<tr")[1:]
+        (shown,) = [each for each in rows if account.id in each]
+        return shown
+
+    for below in ("?sheet=pause", "?sheet=retire", "/terms", "/credentials"):
+        assert f'href="{path}{below}"' in row(), below
+    assert site.admin.post(f"{path}/status", {"status": "PAUSED"}).status_code == 303
+    assert f'action="{path}/status"' in row()
+    assert "?sheet=pause" not in row()
+    assert site.admin.post(f"{path}/status", {"status": "RETIRED"}).status_code == 303
+    assert "?sheet=" not in row()
+    assert (
+        f'href="{ACCOUNTS}">Gateway accounts</a></div>' in site.admin.get("/console/gateways").text
+    )

@@ -51,7 +51,9 @@ async def _pay_twice(tx: Tx, order: Order) -> None:
         await world.report_payment(tx, attempt, "SUCCEEDED", amount=amount)
 
 
-async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> None:
+async def test_every_kind_that_needs_attention_is_counted_and_listed(  # noqa: PLR0915 - one story
+    tx: Tx,
+) -> None:
     now = NOW + 2 * DAY
     order = await world.create_order_in(tx, "PAID")
     refund = await world.create_refund(tx, order, "1")
@@ -150,6 +152,9 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> 
     for need in needs.NEEDS:
         if need.items is not None and need.name in expected:
             items = await need.items(tx, now)
+            # A single item has no list in between.
+            path = items[0].path if len(items) == 1 else f"/console/needs/{need.name}"
+            assert await needs.find_path(tx, need, len(items), now) == path
             assert await need.count(tx, now) == len(items)
             subjects = [(item.merchant_id, item.subject) for item in items]
             assert expected[need.name] in subjects, need.name
@@ -200,7 +205,11 @@ def test_an_entry_that_needs_attention_links_to_its_page(shop: Shop) -> None:
     auditor, server = create_person(shop.api_server, None, staff_role="auditor"), shop.api_server
     dispute, now = shop.open_dispute(shop.create_paid_order()["id"]), server.app.clock()
     server.tx(lambda tx: disputes.set_deadline(tx, shop.id, dispute.id, now + 3_600_000, now))
-    assert "Disputes near their deadline: " in auditor.get("/console/").text
+    home = auditor.get("/console/").text
+    assert "Disputes near their deadline: " in home
+    number = len(re.findall("<tr", auditor.get("/console/needs/disputes").text)) - 1
+    below = f"disputes/{dispute.id}" if number == 1 else "needs/disputes"
+    assert f'href="/console/{below}">Disputes near their deadline: {number}<' in home
     page = auditor.get("/console/needs/disputes").text
     assert _deadline_of(page, dispute.id).endswith(" left")
     server.tx(lambda tx: disputes.set_deadline(tx, shop.id, dispute.id, now + 1, now))

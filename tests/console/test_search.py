@@ -191,7 +191,7 @@ def test_the_statement_of_a_merchant_is_found_and_linked_from_its_page(shop: Sho
     finance = create_person(shop.api_server, None, staff_role="finance")
     for text in (f"statement {name}", f"{name} Statements", f"state {name}"):
         assert name in search(finance, text)["Pages"]
-    assert "Pages" not in search(finance, name)
+    assert "statement" not in search(finance, name)["Pages"]
     page = finance.get("/console/search", params={"q": f"statement {name}"}).text
     (address,) = re.findall(rf'href="(/dashboard/{shop.id}/balance/statement[^"]*)"', page)
     today = datetime.fromtimestamp(shop.api_server.app.clock() / 1000, UTC).date()
@@ -209,3 +209,40 @@ def test_the_statement_of_a_merchant_is_found_and_linked_from_its_page(shop: Sho
     support = create_person(shop.api_server, None, staff_role="support")
     may_read = staff_may("support", "balance.read")
     assert ("balance/statement" in support.get(f"/console/merchants/{shop.id}").text) == may_read
+
+
+def _leads(visitor: Visitor, text: str) -> list[str]:
+    """Return the addresses of the results in the page of a search."""
+    page = visitor.get(PATH, params={"q": text}).text
+    return re.findall(r'class="search-hit" href="([^"]+)"', page)
+
+
+def test_pages_of_the_console_are_found_by_title_and_by_what_one_does_there(shop: Shop) -> None:
+    admin = create_person(shop.api_server, None, staff_role="admin")
+    for text, path in (
+        ("reconcil", "reconciliation"), ("bank file", "payout-runs"), ("PAIN", "payout-runs"),
+        ("rates", "rates"), ("trial", "trial-balance"), ("settlement report", "reconciliation"),
+        ("second factor", "people"), ("add an account", "gateway-accounts"), ("verify", "audit"),
+    ):  # fmt: skip
+        assert f"/console/{path}" in _leads(admin, text), text
+    assert "/console/people" in _leads(admin, "staff")
+    support = create_person(shop.api_server, None, staff_role="support")
+    assert "/console/people" not in _leads(support, "staff")
+
+
+def test_what_one_does_with_a_merchant_is_found_with_its_name(shop: Shop) -> None:
+    name = f"Saltmarsh {shop.id[-8:]}"
+    shop.api_server.sql("update merchants set name = $1 where id = $2", name, shop.id)
+    admin = create_person(shop.api_server, None, staff_role="admin")
+    place = f"/console/merchants/{shop.id}"
+    assert f"{place}/standing?sheet=suspended" in _leads(admin, f"suspend {name}")
+    assert f"{place}/standing?sheet=closed" in _leads(admin, f"{name} close")
+    assert f"{place}/terms" in _leads(admin, f"fees {name}")
+    # The only merchant of a name comes with the pages on which staff act.
+    pages = ("", "/standing", "/terms", "/adjustments")
+    assert _leads(admin, name) == [f"{place}{page}" for page in pages]
+    form = admin.get(f"{place}/standing?sheet=suspended").text
+    assert '<dialog class="sheet" id="suspended" popover open' in form
+    support = create_person(shop.api_server, None, staff_role="support")
+    assert not [lead for lead in _leads(support, f"suspend {name}") if "sheet=" in lead]
+    assert f'href="{place}/standing">Status</a>' in admin.get(place).text

@@ -49,7 +49,7 @@ async def show_home(request: PageRequest) -> Response:
         request,
         "home.html",
         scripts=True,
-        needs=[(need, _need_count(localizer, need, count)) for need, count in open_needs],
+        needs=[(each, _need_count(localizer, each.need, each.count)) for each in open_needs],
         zone=ZONE,
         days=days,
         behind=localizer.number(behind) if behind else "",

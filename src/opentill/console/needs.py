@@ -12,17 +12,15 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import (
-    deposits,
     disputes,
     epay,
-    ledger,
     merchants,
     orders,
     payouts,
-    reconciliation,
     refunds,
     webhooks,
 )
+from opentill.console import need_counts
 from opentill.console.labels import DISPUTE_RESPONSE_TEXT
 from opentill.console.need_columns import (
     OF_ENDPOINTS,
@@ -39,7 +37,6 @@ from opentill.console.zone import ZONE
 from opentill.core.languages import Language
 from opentill.core.money import Money
 from opentill.db.database import Tx
-from opentill.gateways import accounts as gateway_accounts
 from opentill.orders import OrderCustomer
 from opentill.orders import jobs as order_jobs
 from opentill.people import Permission
@@ -50,7 +47,7 @@ from opentill.refunds import jobs as refund_jobs
 from opentill.web import dispute_reasons, refund_failures
 from opentill.web.translations import translate
 
-MOST: Final = 200  # the list shows at most this many items of a kind
+MOST: Final = need_counts.MOST  # the list shows at most this many items of a kind
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 SOON_MS: Final = 3 * _DAY_MS  # a dispute is listed for this time before its deadline
@@ -81,10 +78,6 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         return f"/dashboard/{self.merchant_id}{self.page}"
 
 
-async def _count_none(_tx: Tx, _now: int) -> int:
-    return 0
-
-
 class Need(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of matter that needs attention.
 
@@ -95,12 +88,14 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     permission: Permission
-    count: Callable[[Tx, int], Awaitable[int]] = _count_none
+    count: Callable[[Tx, int], Awaitable[int]] = need_counts.count_none
     # Counts items that depend on the person, in addition to ``count``.
     count_for: Callable[[Tx, PageRequest], Awaitable[int]] | None = None
     items: Callable[[Tx, int], Awaitable[list[Item]]] | None = None
     columns: tuple[Column, ...] = ()  # of its list
     page: str = ""
+    # Returns the page below /console of the only item, "" if the item has none of its own.
+    find_only: Callable[[Tx, int], Awaitable[str]] | None = None
     limit: int | None = None  # counting stops at this number; None: all are counted
     explain: Callable[[str, Language], str] | None = None  # the text of a provider's code
 
@@ -160,18 +155,6 @@ async def _responses(tx: Tx, _now: int) -> list[Item]:
 
 def _explain_response(response: str, language: Language) -> str:
     return translate("merchant", language, DISPUTE_RESPONSE_TEXT[response])
-
-
-async def _count_open_disputes(tx: Tx, _now: int) -> int:
-    return len(await disputes.search_all(tx, disputes.DisputeFilter(statuses=("OPEN",)), MOST))
-
-
-async def _count_unmatched(tx: Tx, _now: int) -> int:
-    return len((await disputes.list_unmatched(tx))[:MOST])
-
-
-async def _refund_cases(tx: Tx, _now: int) -> int:
-    return len((await refunds.list_open(tx))[:MOST])
 
 
 async def _duplicates(tx: Tx, now: int) -> list[Item]:
@@ -288,31 +271,11 @@ async def _paid_twice(tx: Tx, now: int) -> list[Item]:
     ]
 
 
-async def _count_deposits(tx: Tx, _now: int) -> int:
-    return min(await deposits.count_open_cases(tx), MOST)
-
-
-async def _books(tx: Tx, _now: int) -> int:
-    return len(await ledger.list_violated(tx, MOST))
-
-
-async def _broken_accounts(tx: Tx, _now: int) -> int:
-    return len(await gateway_accounts.list_broken(tx))
-
-
-async def _applications(tx: Tx, _now: int) -> int:
-    return await merchants.count_waiting(tx)
-
-
-async def _differences(tx: Tx, _now: int) -> int:
-    return await reconciliation.count_open(tx)
-
-
 NEEDS: Final = (
     Need(
         name="applications",
         permission="merchants.read",
-        count=_applications,
+        count=need_counts.count_applications,
         page="/applications",
     ),
     Need(
@@ -330,36 +293,45 @@ NEEDS: Final = (
     Need(
         name="broken_accounts",
         permission="deployment.read",
-        count=_broken_accounts,
-        page="/gateways",
+        count=need_counts.count_broken_accounts,
+        page="/gateway-accounts",
+        find_only=need_counts.find_only_broken_account,
     ),
-    Need(name="books", permission="balance.read", count=_books, page="/books", limit=MOST),
+    Need(
+        name="books",
+        permission="balance.read",
+        count=need_counts.count_books,
+        page="/books",
+        limit=MOST,
+    ),
     Need(
         name="differences",
         permission="balance.read",
-        count=_differences,
+        count=need_counts.count_differences,
         page="/reconciliation",
+        find_only=need_counts.find_only_difference,
     ),
     _need_with_list("responses", "disputes.read", _responses, OF_RESPONSES, _explain_response),
     _need_with_list("disputes", "disputes.read", _disputes, WITH_REASON, dispute_reasons.name_of),
     Need(
         name="open_disputes",
         permission="disputes.read",
-        count=_count_open_disputes,
+        count=need_counts.count_open_disputes,
         page="/disputes?status=OPEN",
+        find_only=need_counts.find_only_open_dispute,
         limit=MOST,
     ),
     Need(
         name="unmatched",
         permission="disputes.read",
-        count=_count_unmatched,
+        count=need_counts.count_unmatched,
         page="/needs/unmatched",
         limit=MOST,
     ),
     Need(
         name="refund_cases",
         permission="payments.read",
-        count=_refund_cases,
+        count=need_counts.count_refund_cases,
         page="/needs/refund-cases",
         limit=MOST,
     ),
@@ -367,7 +339,7 @@ NEEDS: Final = (
     Need(
         name="deposits",
         permission="payments.read",
-        count=_count_deposits,
+        count=need_counts.count_deposits,
         page="/needs/deposits",
         limit=MOST,
     ),
@@ -383,11 +355,35 @@ NEEDS: Final = (
 )
 
 
-async def count_all(tx: Tx, request: PageRequest) -> list[tuple[Need, int]]:
+class OpenNeed(msgspec.Struct, frozen=True):
+    """A kind that has items: how many, and the path of the page with them or of the only one."""
+
+    need: Need
+    count: int
+    path: str
+
+
+async def count_all(tx: Tx, request: PageRequest) -> list[OpenNeed]:
     """Count each kind that the person may see; return the kinds that have items."""
     visible = [need for need in NEEDS if request.may(need.permission)]
     counts = [(need, await _count(tx, need, request)) for need in visible]
-    return [(need, count) for need, count in counts if count]
+    return [
+        OpenNeed(need, count, await find_path(tx, need, count, request.now))
+        for need, count in counts
+        if count
+    ]
+
+
+async def find_path(tx: Tx, need: Need, count: int, now: int) -> str:
+    """Return the page of the only item, or the one that lists them all."""
+    if count == 1 and need.items is not None:
+        items = await need.items(tx, now)
+        if len(items) == 1:  # others may have come since they were counted
+            return items[0].path
+    below = ""
+    if count == 1 and need.find_only is not None:
+        below = await need.find_only(tx, now)
+    return CONSOLE_PATH + (below or need.place)
 
 
 async def _count(tx: Tx, need: Need, request: PageRequest) -> int:

@@ -21,23 +21,22 @@ from opentill import (
     reconciliation,
     webhooks,
 )
+from opentill.console import search_pages
 from opentill.console.labels import DIFFERENCE, MERCHANT_STATUS
-from opentill.console.merchant import last_statement
 from opentill.console.payout_labels import RUN_PAYOUT_STATUS, RUN_STATUS
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id
 from opentill.db.database import Tx
+from opentill.gateways import accounts
+from opentill.gateways.account import LIVE_PREFIX, TEST_PREFIX
 from opentill.orders import Matches, Order
 from opentill.people import Permission
 from opentill.portal import render, search
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.portal.search import SHOWN, Group, Hit
-from opentill.web.translations import N_
 
-_STATEMENT: Final = N_("Statement")
-_PREFIX: Final = 5  # letters of the word after which the suggestions have statements
 _MATCHES: Final = 50  # newest payments whose customers are shown
 _Names = dict[str, str]  # the names of merchants by id
 
@@ -93,6 +92,10 @@ async def _endpoint_page(tx: Tx, id_: str) -> str:
     return f"/dashboard/{endpoint.merchant_id}/developers/webhooks/{endpoint.id}"
 
 
+async def _account_page(tx: Tx, id_: str) -> str:
+    return f"{CONSOLE_PATH}/gateway-accounts/{(await accounts.find(tx, id_)).id}"
+
+
 async def _person_page(tx: Tx, id_: str) -> str:
     return f"{CONSOLE_PATH}/people/{(await people.find_staff(tx, id_)).person_id}"
 
@@ -113,6 +116,8 @@ _PAGES: Final[dict[str, tuple[Permission, Callable[[Tx, str], Awaitable[str]]]]]
     "plink": ("payments.read", _link_page),
     "whe": ("endpoints.read", _endpoint_page),
     "per": ("people.read", _person_page),
+    LIVE_PREFIX: ("deployment.read", _account_page),
+    TEST_PREFIX: ("deployment.read", _account_page),
 }
 
 
@@ -139,6 +144,8 @@ async def _page_of_id(request: PageRequest, text: str) -> str | None:
 async def _find_groups(request: PageRequest, text: str) -> list[Group]:
     """Return the groups with results that the person may see."""
     groups: list[Group] = []
+    page_hits = search_pages.find_pages(request, text)
+    leads_to_pages = bool(page_hits)
     db = request.app.replica.reading()
     names = await db.read(merchants.all_names)
     if request.may("payments.read"):
@@ -151,8 +158,12 @@ async def _find_groups(request: PageRequest, text: str) -> list[Group]:
     async with request.app.db.connection() as tx:
         if request.may("merchants.read"):
             groups.append(await _find_merchants(tx, request, text))
-        if request.may("balance.read"):
-            groups.append(await _find_statements(tx, request, text))
+        page_hits += await search_pages.find_pages_of_merchants(tx, request, text)
+        # A merchant whose name is typed comes before the pages about it.
+        pages = Group(id="pages", hits=page_hits[:SHOWN], total=len(page_hits[:SHOWN]))
+        groups.insert(0 if leads_to_pages else len(groups), pages)
+        if request.may("deployment.read"):
+            groups.append(await search_pages.find_accounts(tx, request, text))
         if request.may("products.read"):
             groups.append(await _find_products(tx, request, text, names))
         if request.may("payouts.read"):
@@ -235,34 +246,6 @@ async def _find_merchants(tx: Tx, request: PageRequest, text: str) -> Group:
         ],
         href=f"{request.console('merchants')}?{urlencode({'query': text})}",
         total=total,
-    )
-
-
-async def _find_statements(tx: Tx, request: PageRequest, text: str) -> Group:
-    """Return last month's statements of merchants for "statement" and a part of their names."""
-    words = text.split()
-    names = {"statement", request.localizer.gettext(_STATEMENT).casefold()}
-    matches = [word for word in words if _names_statement(word.casefold(), names)]
-    others = " ".join(word for word in words if word not in matches)
-    page, _ = await merchants.search(tx, others, 1, SHOWN) if matches else ([], 0)
-    return Group(
-        id="pages",
-        hits=[
-            Hit(
-                href=last_statement(request, merchant),
-                title=request.localizer.gettext(N_("Last month’s statement")),
-                details=[merchant.name],
-            )
-            for merchant in page
-        ],
-    )
-
-
-def _names_statement(word: str, names: set[str]) -> bool:
-    """Whether somebody types a name of statements: its beginning, or its plural."""
-    return any(
-        word in {name, f"{name}s"} or (len(word) >= _PREFIX and name.startswith(word))
-        for name in names
     )
 
 

@@ -53,6 +53,7 @@ _HEADINGS: Final = {
     "payments": NC_("menu", "Payments"),
     "customers": N_("Customers"),
     "merchants": N_("Merchants"),
+    "accounts": N_("Gateway accounts"),
     "products": N_("Products"),
     "links": N_("Payment links"),
     "payouts": N_("Payouts"),
