@@ -63,6 +63,10 @@ def test_a_failed_refund_needs_attention_until_it_is_marked_as_handled(shop: Sho
     form = {"how": " ", "form_id": new_form_id(ada, path)}
     refusal = ada.post(f"{path}/refunds/{refund_id}/handled", form)
     assert (refusal.status_code, "Describe how it was handled" in refusal.text) == (400, True)
+    incomplete, missing = ada.post(f"{path}/notes", {}), ada.get(f"{home}payments/order_0")
+    assert (incomplete.status_code, missing.status_code) == (400, 404)
+    for response in (refusal, incomplete, missing, ada.get("/security")):
+        assert "Payments 1 Needs attention" in text_of(menu_of(response.text)), response.url
     for _ in range(2):  # a double click
         response = ada.post(f"{path}/refunds/{refund_id}/handled", form | {"how": "bank transfer"})
         assert response.headers["location"] == f"{path}?handled=1"

@@ -2,12 +2,13 @@
 
 from typing import Any, Final
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
 from opentill import people
 from opentill.core.errors import Invalid, NotFound, TooManyRequests
-from opentill.people import passkeys, second_factor, totp
+from opentill.people import Access, Workplace, passkeys, second_factor, totp
 from opentill.portal import login_cookies, mail_language, menu, render
 from opentill.portal.identity_proof import wrong_credentials
 from opentill.portal.model import Page
@@ -29,6 +30,8 @@ async def _render(
     """Render a page of the person's account, whose menu leads back to the person's merchants."""
     async with request.app.db.connection() as tx:
         workplaces = await people.workplaces(tx, request.login)
+    if len(workplaces) == 1 and request.login.staff_role is None:
+        values["zone"] = await _enter_merchant(request, workplaces)
     return render.page(
         request,
         template,
@@ -38,6 +41,19 @@ async def _render(
         account_menu=menu.sections_of_account(request, workplaces),
         **values,
     )
+
+
+async def _enter_merchant(request: PageRequest, workplaces: list[Workplace]) -> ZoneInfo:
+    """Give the page the search and the menu's counts of the person's only merchant.
+
+    Returns the merchant's time zone.
+    """
+    (workplace,) = workplaces
+    request.admit(request.login, Access.of_member(request.login, workplace, workplaces))
+    _, dashboard = request.portal.neighbors or (None, None)
+    if dashboard is not None and dashboard.count_waiting is not None:
+        request.waiting = await dashboard.count_waiting(request)
+    return ZoneInfo(workplace.time_zone)
 
 
 async def _security(

@@ -84,13 +84,13 @@ class Endpoint:
         if page.allowed != "a person":
             await _check_permission(request, page)
             needs_proof = page.method == "POST" and page.allowed in NEED_PROOF
+        await _count_waiting(request, is_file=page.is_file)
         await _check_fields(request, page)
         response = None if page.check is None else await page.check(request)
         if response is None and needs_proof:
             response = await identity_proof.require(request, page.allowed, page)
         if response is not None:
             return response
-        await _count_waiting(request, page)
         return await page.handler(request)
 
     def _page(self, method: str) -> Page[Any]:
@@ -115,6 +115,7 @@ async def _error_page(error: Exception, request: PageRequest) -> Response:
     if isinstance(error, _SHOWN_IN_FRAME):
         try:
             await _admit_to_frame(request)
+            await _count_waiting(request)
             if isinstance(error, NotPermitted):
                 owners = await _owners(request)
         except Exception as frame_error:  # noqa: BLE001 - the database may have stopped responding
@@ -197,10 +198,13 @@ async def _check_permission(request: PageRequest, page: Page[Any]) -> None:
         raise NotPermitted
 
 
-async def _count_waiting(request: PageRequest, page: Page[Any]) -> None:
-    """Count the waiting cases of the menu, if the response is a page with the menu."""
+async def _count_waiting(request: PageRequest, *, is_file: bool = False) -> None:
+    """Count the waiting cases of the menu: any response but an update may be a page with it.
+
+    A form may be shown again with its errors, ask for a proof, or show a new key once.
+    """
     count = request.portal.count_waiting
-    if count is None or page.method == "POST" or page.is_file or request.is_poll:
+    if count is None or is_file or request.is_poll:
         return
     request.waiting = await count(request)
 

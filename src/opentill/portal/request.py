@@ -113,8 +113,9 @@ class PageRequest:
 
     @property
     def merchant_id(self) -> str:
-        """The merchant in the path, "" if there is none."""
-        return self.ids.get("merchant", "") or self.merchant_in_path
+        """The merchant in the path, or else of the person's access; "" if there is none."""
+        in_path = self.ids.get("merchant", "") or self.merchant_in_path
+        return in_path or ("" if self._access is None else self._access.merchant_id)
 
     @property
     def merchant_in_path(self) -> str:
@@ -149,7 +150,10 @@ class PageRequest:
 
     @property
     def optional_access(self) -> Access | None:
-        """The person's access to the merchant in the path, None if there is no merchant."""
+        """The person's access to the merchant in the path, None if there is no merchant.
+
+        On the person's own pages it is the access to their only merchant.
+        """
         return self._access
 
     @property
