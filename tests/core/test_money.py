@@ -191,6 +191,7 @@ def _order(rng: random.Random) -> Any:
         refund_fee_policy=rng.choice(["KEPT", "RETURNED"]),
         refund_held_minor=0,
         refund_debit_minor=0,
+        paid_directly=False,
     )
 
 

@@ -209,7 +209,7 @@ def test_the_timeline_offers_no_event_to_an_endpoint_that_was_created_later(shop
     assert endpoint["url"] not in page
     (event,) = shop.data("GET", "/v1/events", params={"type": "order.paid"})["items"]
     page = developer.get(f"/dashboard/{shop.id}/developers/events/{event['id']}").text
-    assert "Not sent: the endpoint is newer" in page
+    assert "The endpoint was added after this event." in page
 
 
 def test_the_fee_of_a_refunded_payment_is_one_movement_with_plain_words(shop: Shop) -> None:

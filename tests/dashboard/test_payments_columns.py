@@ -89,7 +89,7 @@ def test_an_attempt_that_failed_shows_its_card_and_what_to_do(
     assert name not in payments.page()  # only the tab shows the reason by default
     text = text_of(payments.visitor.get(f"{payments.path}/{order['id']}").text)
     assert f"{title} {advice}" in text
-    assert "Payment method Visa •••• 0002" in text
+    assert "Payment method Type Card Card number Visa •••• 0002" in text
 
 
 def test_the_tab_of_refunds_shows_what_was_refunded_of_how_much(shop: Shop) -> None:

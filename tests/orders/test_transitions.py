@@ -56,7 +56,7 @@ AFTER_PAYMENT = {
     ("SETTLED", "disputed"): {"DISPUTED"},
     ("DISPUTED", "dispute_won"): {"PAID", "SETTLED"},
     ("DISPUTED", "dispute_lost"): {"CHARGEBACK"},
-    ("CHARGEBACK", "recovered"): {"SETTLED"},
+    ("CHARGEBACK", "recovered"): {"PAID", "SETTLED"},
 }
 REACHABLE_STATUSES = (
     "CREATING", "PENDING", "PAID", "SETTLED", "REFUNDED", "DISPUTED", "CHARGEBACK", "FAILED",

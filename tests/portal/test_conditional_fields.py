@@ -35,6 +35,10 @@ CONDITIONAL: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "subject": ("/console/payments/{order:id}/confirm",),
     },
     "console/people.html": {"language": ("/console/people/invite",)},
+    "console/routing_rules.html": {  # a change of a rule keeps its position
+        "form_id": ("/console/routing-rules/{rule:id}/change",),
+        "position": ("/console/routing-rules/{rule:id}/change",),
+    },
     "console/standing.html": {"language": ("/console/merchants/{merchant:id}/standing",)},
     "console/term_field.html": {"{{ name }}": ()},  # fee_rows instead, with a count
     "console/terms.html": {"reason": ()},  # those who may not change terms have no button

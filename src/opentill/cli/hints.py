@@ -15,6 +15,7 @@ _ARGUMENTS: Final = {
     "payout_id": "The payout's id; `opentill payouts list` shows it.",
     "run_id": "The run's id; `opentill payouts runs` shows it.",
     "difference_id": "The difference's id; `opentill reconcile inbox` shows it.",
+    "new_email": "The person's new email address.",
     "email": "The person's email address; `opentill people list` shows it.",
     "people invite email": "The email address of the person to invite.",
     "approvals approve request_id": "The request's id; `opentill approvals list` shows it.",

@@ -387,7 +387,7 @@ _CHANGES: Final[dict[str, Any]] = {"proves": N_("Change the routing rules")}
 pages: Final = (
     Page("GET", PLACE, "deployment.read", list_rules, menu=N_("Routing rules"), group="system"),
     Page("POST", f"{PLACE}/add", "deployment.manage", add_rule, fields=_FIELDS, **_CHANGES),
-    Page("GET", f"{PLACE}/{{rule:id}}", "deployment.manage", show_rule),
+    Page("GET", f"{PLACE}/{{rule:id}}", "deployment.read", show_rule),
     Page(
         "POST",
         f"{PLACE}/{{rule:id}}/change",
