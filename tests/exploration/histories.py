@@ -191,9 +191,9 @@ class Histories(OrderRules):
         shop = self.shops[shop_id]
         order_ids = [tracked.key for tracked in self.orders if tracked.shop_id == shop_id]
         account = account if kind == "correct" else "available"
-        source = "frozen" if kind == "unfreeze" else account
+        source = {"unfreeze": "frozen", "unprepay": "prepaid"}.get(kind, account)
         amount = self._amount(shop, source, abs(percent))
-        if kind == "recharge":
+        if kind in {"recharge", "topup"}:
             amount = reference_model.minor(str(abs(percent)), shop.currency)
         amount = -amount if kind == "correct" and percent < 0 else amount
         order_id = self.pick(order_ids, choice) if kind == "correct" and order_ids else None

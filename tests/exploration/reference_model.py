@@ -110,13 +110,16 @@ class Shop:
         return True
 
     def adjust(self, kind: str, amount: int, account: str) -> bool:
-        """Adjust a balance as the operator, within the limits of decision 0013."""
+        """Adjust a balance as the operator, within the limits of decisions 0013 and 0165."""
         balance, limit = self.accounts[account], -self.terms["overdraft_minor"]
         moves = {  # for each kind: source, target, whether the adjustment is allowed
             "freeze": ("available", "frozen", amount <= balance),
             "unfreeze": ("frozen", "available", amount <= self.sum_frozen_manually),
             "recharge": ("bank", "available", True),
             "fee": ("available", "platform", amount <= balance),
+            "topup": ("bank", "prepaid", True),
+            "prepay": ("available", "prepaid", amount <= balance),
+            "unprepay": ("prepaid", "available", amount <= self.accounts["prepaid"]),
             "correct": ("platform", account, amount > 0 or balance + amount >= limit),
         }
         source, target, is_allowed = moves[kind]
