@@ -16,7 +16,7 @@ from support import world
 from support.api_server import Shop
 
 
-def test_a_payment_whose_last_attempt_failed_is_under_declined_until_it_is_paid(shop: Shop) -> None:
+def test_a_payment_whose_last_attempt_failed_is_not_paid_yet(shop: Shop) -> None:
     shop.create_order()
     declined = shop.create_order()
     order = shop.api_server.tx(lambda tx: orders.find(tx, shop.id, declined["id"]))
@@ -28,14 +28,14 @@ def test_a_payment_whose_last_attempt_failed_is_under_declined_until_it_is_paid(
     shop.api_server.tx(decline)
     payments = PaymentsList(shop)
     numbers = tab_numbers(payments.page())
-    assert (numbers["All"], numbers["Declined"], numbers["Not paid yet"]) == ("2", "1", "1")
-    for query in ({"tab": "failed"}, {"status": "ATTEMPT_FAILED"}):
+    assert (numbers["All"], numbers["Declined"], numbers["Not paid yet"]) == ("2", "0", "2")
+    for query in ({"tab": "incomplete", "status": "ATTEMPT_FAILED"}, {"status": "ATTEMPT_FAILED"}):
         (row,) = payments.rows(**query, with_order="1", with_status="1")
         assert f"order_…{declined['id'][-6:]}" in row
         assert "Attempt failed" in row
         (line,) = payments.export(**query)
         assert (line["id"], line["paymentStatus"]) == (declined["id"], "ATTEMPT_FAILED")
-    assert payments.rows(tab="failed", status="FAILED") == []
+    assert payments.rows(tab="failed") == []
     page = payments.visitor.get(f"{payments.path}/{declined['id']}").text
     badges = text_of(page.partition('<p class="badges">')[2].partition("</p>")[0])
     assert "Attempt failed" in badges
@@ -83,7 +83,7 @@ def test_an_attempt_that_failed_shows_its_card_and_what_to_do(
     order = shop.create_order()
     decline(shop, order["id"], code, Card(brand="visa", last4="0002"))
     payments = PaymentsList(shop)
-    (row,) = payments.rows(tab="failed")
+    (row,) = payments.rows(tab="incomplete")
     assert "Visa •••• 0002" in row
     assert name in row
     assert name not in payments.page()  # only the tab shows the reason by default

@@ -69,7 +69,7 @@ def test_a_refused_payment_leads_to_a_new_session_for_the_same_customer(shop: Sh
         text = text_of(page)
         assert (
             "The payment was declined The card has expired. "
-            "Ask the customer for another card or payment method. It ended on"
+            "Ask the customer for another card or payment method. The payment page closed on"
         ) in text
         assert "readonly value" not in page.text
         link = re.search(r'href="([^"]*)">Create a new session', page.text)
@@ -96,6 +96,7 @@ def test_a_payment_that_the_customer_left_has_one_ending(shop: Shop) -> None:
     text = text_of(owner.get(path))
     assert "Canceled by the customer" in text
     assert "The attempt" not in text
+    (canceled_at,) = re.findall(r"Canceled by the customer ([A-Z]\w+ \d+.*? [AP]M)", text)
     server = shop.api_server
 
     async def end(tx: Any) -> None:
@@ -106,17 +107,82 @@ def test_a_payment_that_the_customer_left_has_one_ending(shop: Shop) -> None:
     for page in (path, f"/dashboard/{shop.id}/sessions/{session_id}"):
         text = text_of(owner.get(page))
         assert (
-            "Canceled by the customer The customer canceled it. Ask the customer whether something "
-            "was unclear. Its time ended on"
+            f"The customer canceled it on {canceled_at} and did not pay later. Nobody can pay it "
+            "any more. Ask the customer whether something was unclear."
         ) in text
         assert "Declined" not in text
         assert "failed" not in text
     text = text_of(owner.get(path))
-    assert "Canceled: it can no longer be paid" in text
-    assert "Expired:" not in text
+    assert text.count("Canceled by the customer") == 2  # the banner, and one item of the timeline
+    assert "Could be paid until" in text
+    assert "can no longer be paid" not in text
     page = owner.get(f"/dashboard/{shop.id}/payments?status=REVOKED")
     assert order_id in page.text
     assert order_id not in owner.get(f"/dashboard/{shop.id}/payments?status=FAILED").text
+
+
+def test_a_payment_that_the_bank_has_is_shown_as_waiting(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    session_id, order_id = _open(shop)
+    _decline(shop, order_id, "ACTION_REQUIRED", "")
+    path = f"/dashboard/{shop.id}/payments/{order_id}"
+    assert "Waiting for the bank" not in text_of(owner.get(path))  # the customer has to act
+    _decline(shop, order_id, "PENDING", "")
+    for page in (path, f"/dashboard/{shop.id}/sessions/{session_id}"):
+        response = owner.get(page)
+        assert '<span class="status status-creating">Waiting for the bank</span>' in response.text
+        assert "Wait before you ask for another payment" in text_of(response)
+        assert "Open the payment page" not in response.text
+        assert '<details class="card more wide"><summary><h2>Checkout URL</h2>' in response.text
+        assert "Not paid yet" not in text_of(response)
+    for listed in (
+        "/sessions", "/payments", "/payments?tab=incomplete", "/payments?status=PENDING",
+        "/payments?status=CREATING", "/",
+    ):  # fmt: skip
+        rows = owner.get(f"/dashboard/{shop.id}{listed}").text.split("<tr role")
+        (row,) = [row for row in rows if f"/{order_id}" in row or session_id in row]
+        assert ">Waiting for the bank</span>" in row, listed
+    html = owner.get(f"/dashboard/{shop.id}/payments").text
+    options = re.findall(r'<option value="(\w+)"', html)
+    assert "PENDING" in options
+    assert "CREATING" not in options  # "Not paid yet" finds both
+
+
+def test_failed_attempts_and_declined_payments_are_in_different_tabs(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    _, payable_id = _open(shop)
+    _decline(shop, payable_id, "DECLINED", "insufficient_funds")
+    session_id, ended_id = _open(shop)
+    _decline(shop, ended_id, "DECLINED", "insufficient_funds")
+    server = shop.api_server
+
+    async def end(tx: Any) -> None:
+        session = await checkouts.find(tx, shop.id, session_id)
+        await checkouts.expire(tx, shop.id, session_id, "24 hours are over", session.expires_at)
+
+    server.tx(end)
+    for tab, listed, missing in (
+        ("incomplete", payable_id, ended_id),
+        ("failed", ended_id, payable_id),
+    ):
+        html = owner.get(f"/dashboard/{shop.id}/payments?tab={tab}").text
+        assert listed in html
+        assert missing not in html
+    text = text_of(owner.get(f"/dashboard/{shop.id}/payments/{ended_id}"))
+    assert "Declined: it can no longer be paid" in text
+    assert "Expired:" not in text
+    assert "The payment page closed on" in text
+
+
+def test_a_payment_that_ended_without_a_customer_expects_none(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    path = f"/dashboard/{shop.id}"
+    session_id = shop.create_session(customer=None)["id"]
+    for page in ("payments", "sessions"):
+        assert "No customer yet" in owner.get(f"{path}/{page}").text
+    shop.data("POST", f"/v1/checkouts/{session_id}/expire")
+    for page in ("payments", "sessions"):
+        assert "No customer yet" not in owner.get(f"{path}/{page}").text
 
 
 def test_pages_say_who_ended_a_session_and_when(shop: Shop) -> None:

@@ -264,7 +264,7 @@ class History:
         await disputes.apply_outcome(tx, self.merchant_id, event, now, gateway=_GATEWAY)
 
     async def _expire(self, session_id: str, tx: "Tx", now: int) -> None:
-        await checkouts.expire(tx, self.merchant_id, session_id, "expired", now)
+        await checkouts.expire(tx, self.merchant_id, session_id, checkouts.TIME_IS_OVER[0], now)
 
     async def _settle(self, tx: "Tx", now: int) -> None:
         await orders.settle_batch(tx, self.merchant_id, now)

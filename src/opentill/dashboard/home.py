@@ -113,7 +113,8 @@ async def show(request: PageRequest) -> Response:
         merchant = await merchants.find(tx, access.merchant_id)
         newest = await orders.list_newest(tx, merchant.id, _READ)
     zone = ZoneInfo(merchant.time_zone)
-    tried = [order for order in newest if order.shown_status not in _UNTRIED][:_NEWEST]
+    listed = await listed_payments.read(request, newest)
+    tried = [each for each in listed if each.shown_status not in _UNTRIED][:_NEWEST]
     await figures.catch_up(request.app.db, merchant.id)
     rows = await figures.read(request.app.db, merchant.id, zone, request.now)
     async with request.app.db.connection() as tx:
@@ -147,8 +148,13 @@ async def show(request: PageRequest) -> Response:
         last_month=_last_month(request, merchant, zone),
         pending_payouts=pending,
         payments=[
-            (listed.order, listed.dispute, Money(listed.order.amount_minor, listed.order.currency))
-            for listed in await listed_payments.read(request, tried)
+            (
+                each.order,
+                each.shown_status,
+                each.dispute,
+                Money(each.order.amount_minor, each.order.currency),
+            )
+            for each in tried
         ],
     )
 

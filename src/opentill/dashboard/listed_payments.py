@@ -8,7 +8,8 @@ from opentill import disputes, orders, refunds
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from opentill.gateways.model import Method
-from opentill.orders import Order, PaymentAttempt
+from opentill.orders import Order, PaymentAttempt, ShownStatus
+from opentill.portal import unpaid
 from opentill.portal.request import PageRequest
 from opentill.refunds import Refund
 from opentill.web import declines
@@ -29,7 +30,12 @@ class Listed(msgspec.Struct, frozen=True):
     @property
     def shown_dispute(self) -> Dispute | None:
         """The dispute whose state is shown as the status; None if the order has another status."""
-        return self.dispute if self.order.shown_status in ("DISPUTED", "CHARGEBACK") else None
+        return self.dispute if self.shown_status in ("DISPUTED", "CHARGEBACK") else None
+
+    @property
+    def shown_status(self) -> ShownStatus:
+        """The status for people, with regard to an attempt that the bank has not decided."""
+        return unpaid.shown_status(self.order, self.attempt)
 
     @property
     def method(self) -> Method | None:

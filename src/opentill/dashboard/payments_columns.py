@@ -11,7 +11,7 @@ from opentill.dashboard import listed_payments
 from opentill.dashboard.labels import PAYMENT_COLUMN
 from opentill.dashboard.listed_payments import Listed
 from opentill.disputes import Dispute
-from opentill.orders import Order
+from opentill.orders import Order, ShownStatus
 from opentill.portal.labels import DECLINE_NAME, PAYMENT_METHOD, SHOWN_STATUS
 from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
@@ -43,7 +43,7 @@ class Cells:
 
     def status(self) -> str:
         """The status."""
-        return self._localizer.gettext(SHOWN_STATUS[self._order.shown_status])
+        return self._localizer.gettext(SHOWN_STATUS[self._listed.shown_status])
 
     def customer(self) -> str:
         """The customer's email address."""
@@ -139,8 +139,8 @@ class Column(NamedTuple):
 
     Numbers are aligned with the end of the cell. ``place`` is the CSS class that places the
     column's cells in the two lines of a row on a phone (``templates/lists.html``), "" for none.
-    ``tab`` is the only tab that shows the column by default, "" for any; ``not_in`` is a tab whose
-    other columns need its place.
+    ``tabs`` are the only ones that show the column by default, () for any; ``not_in`` is a tab
+    whose other columns need its place.
     """
 
     name: str
@@ -148,7 +148,7 @@ class Column(NamedTuple):
     is_default: bool = False
     is_number: bool = False
     place: str = ""
-    tab: str = ""
+    tabs: tuple[str, ...] = ()
     not_in: str = "none"
 
     @property
@@ -166,6 +166,7 @@ class Row(NamedTuple):
     """An order, the text of each column, and whether to mark it as a test payment."""
 
     order: Order
+    status: ShownStatus
     dispute: Dispute | None
     cells: Sequence[tuple[Column, str]]
     is_test: bool
@@ -179,19 +180,19 @@ COLUMNS: Final = (
     Column("name", Cells.name),
     Column("product", Cells.product, is_default=True, place="below"),
     Column("method", Cells.method, is_default=True, not_in="refunded"),
-    Column("reason", Cells.reason, is_default=True, place="under", tab="failed"),
+    Column("reason", Cells.reason, is_default=True, place="under", tabs=("failed", "incomplete")),
     Column("order", Cells.order),
     Column("paid", Cells.paid),
     Column("settled", Cells.settled),
     Column("metadata", Cells.metadata),
-    Column("refund_date", Cells.refund_date, is_default=True, tab="refunded"),
+    Column("refund_date", Cells.refund_date, is_default=True, tabs=("refunded",)),
     Column(
         "refunded",
         Cells.refunded,
         is_default=True,
         is_number=True,
         place="under named",
-        tab="refunded",
+        tabs=("refunded",),
     ),
     Column("fee", Cells.fee, is_number=True),
     Column("net", Cells.net, is_number=True),
@@ -214,7 +215,7 @@ def _defaults(tab: str) -> list[Column]:
     return [
         column
         for column in COLUMNS
-        if column.is_default and column.tab in ("", tab) and column.not_in != tab
+        if column.is_default and (not column.tabs or tab in column.tabs) and column.not_in != tab
     ]
 
 
@@ -228,6 +229,7 @@ async def rows(
     def row(listed: Listed) -> Row:
         cells = Cells(request.localizer, zone, request.now, listed)
         texts = [(column, column.text(cells)) for column in columns]
-        return Row(listed.order, listed.dispute, texts, marks_tests and not listed.order.livemode)
+        is_test = marks_tests and not listed.order.livemode
+        return Row(listed.order, listed.shown_status, listed.dispute, texts, is_test)
 
     return [row(listed) for listed in await listed_payments.read(request, orders)]

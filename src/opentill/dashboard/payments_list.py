@@ -134,8 +134,10 @@ def _read_shown(tab: Tab, entries: dict[str, str]) -> tuple[ShownStatus, ...]:
     """
     status = entries["status"]
     choice: ShownStatus | None = next((one for one in SHOWN_STATUSES if one == status), None)
+    if choice == "CREATING":  # of older links
+        choice = entries["status"] = "PENDING"
     if choice is not None and (not tab.statuses or choice in tab.choices):
-        return (choice,)
+        return payments_tabs.chosen(choice)
     entries["status"] = ""
     return tab.statuses
 

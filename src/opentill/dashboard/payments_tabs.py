@@ -18,8 +18,12 @@ class Tab(msgspec.Struct, frozen=True):
 
     @property
     def choices(self) -> tuple[ShownStatus, ...]:
-        """The statuses by which the part can be filtered, () if it has only one."""
-        choices = self.statuses or SHOWN_STATUSES
+        """The statuses by which the part can be filtered, () if it has only one.
+
+        "Not paid yet" includes payments that wait for the bank (``chosen``).
+        """
+        statuses = self.statuses or SHOWN_STATUSES
+        choices: tuple[ShownStatus, ...] = tuple(one for one in statuses if one != "CREATING")
         return choices if len(choices) > 1 else ()
 
 
@@ -29,11 +33,20 @@ TABS: Final = (
     Tab("succeeded", ("PAID",)),
     Tab("refunded", ("REFUNDED", "PARTIALLY_REFUNDED", "REFUND_PENDING", "REFUND_FAILED")),
     Tab("disputed", ("DISPUTED", "CHARGEBACK")),
-    Tab("failed", ("FAILED", "ATTEMPT_FAILED")),
-    Tab("incomplete", ("PENDING", "CREATING")),
+    Tab("failed", ("FAILED",)),
+    Tab("incomplete", ("PENDING", "ATTEMPT_FAILED", "CREATING")),
     Tab("closed", ("CLOSED",)),
     Tab("canceled", ("REVOKED",)),
 )
+
+
+def chosen(status: ShownStatus) -> tuple[ShownStatus, ...]:
+    """Return the statuses that a choice of the filter selects.
+
+    Whether the bank has an attempt is not a status of the order, except for the moment of the
+    request to the gateway, so that both kinds of waiting payments are found by "Not paid yet".
+    """
+    return ("PENDING", "CREATING") if status in ("PENDING", "CREATING") else (status,)
 
 
 def query_of(status: ShownStatus) -> dict[str, str]:

@@ -196,6 +196,7 @@ async def _find_payments(request: PageRequest, text: str) -> Group:
                 listed.order,
                 request.link("payments", listed.order.id),
                 dispute=listed.shown_dispute,
+                shown=listed.shown_status,
             )
             for listed in await listed_payments.read(request, page[:SHOWN])
         ],

@@ -51,6 +51,7 @@ class Row(msgspec.Struct, frozen=True):
 
     session: Session
     order: Order
+    status: ShownStatus  # of the payment
     amount: Money
 
 
@@ -92,6 +93,9 @@ async def _render_list(
     page = await checkouts.find_many(
         request.app.db, merchant_id, [order.checkout_id for order in selected.orders]
     )
+    attempts = await request.app.db.read(
+        lambda tx: orders.decisive_attempts(tx, merchant_id, selected.orders)
+    )
     choices = await page_helpers.product_choices(request, product.id if product else "")
     sold = [choice for choice in choices if choice.status == "ACTIVE"]
     offered = {
@@ -126,7 +130,12 @@ async def _render_list(
         product=product,
         products=page_helpers.product_names(request, choices),
         rows=[
-            Row(session, order, Money(session.amount_minor, session.currency))
+            Row(
+                session,
+                order,
+                unpaid.shown_status(order, attempts.get(order.id)),
+                Money(session.amount_minor, session.currency),
+            )
             for order, session in zip(selected.orders, page, strict=True)
         ],
         pager=lists.Pager(query.page, selected.total),
@@ -244,6 +253,7 @@ async def _render_session(
         zone=ZoneInfo(merchant.time_zone),
         session=session,
         order=order,
+        shown=listed.shown_status,
         dispute=listed.dispute,
         has_product=not products.is_stand_in(session.product_id),
         amount=Money(session.amount_minor, session.currency),

@@ -364,22 +364,6 @@ SESSION_STATUS: Final = {
     "EXPIRED": N_("Expired"),
 }
 # Titles and texts of payments that are not paid (portal/unpaid.py). OPEN has neither.
-UNPAID_TITLE: Final = {
-    "RETRY": N_("The last attempt was declined"),
-    "RETRY_FAILED": N_("The last attempt failed"),
-    "DECLINED_FAILED": N_("The last attempt failed"),
-    "WAITING": N_("Waiting for the bank"),
-    "DECLINED": N_("The payment was declined"),
-    "CANCELED": N_("Canceled"),
-    "EXPIRED": N_("Expired without a payment"),
-}
-UNPAID: Final = {
-    "RETRY": N_("The customer can try again until {time}."),
-    "WAITING": N_("The bank has not confirmed the payment yet. This page shows when it has."),
-    "DECLINED": N_("It ended on {time}, and nobody can pay it any more."),
-    "CANCELED": N_("It was canceled on {time}. Nobody can pay it any more."),
-    "EXPIRED": N_("Its time ended on {time}. Nobody can pay it any more."),
-}
 SHOP_NOTICE: Final = {
     "WAITING": N_("The shop’s Epay notification is being sent"),
     "DELIVERED": N_("The shop has the Epay notification"),

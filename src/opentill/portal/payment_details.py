@@ -31,7 +31,7 @@ from opentill.gateways.model import Method
 from opentill.ledger import Cause, Entry
 from opentill.mail import Mail
 from opentill.merchants import Merchant
-from opentill.orders import HistoryRow, Order, OrderNote, PaymentAttempt
+from opentill.orders import HistoryRow, Order, OrderNote, PaymentAttempt, ShownStatus
 from opentill.people import Access
 from opentill.portal import member_names, unpaid
 from opentill.portal.member_names import MemberNames
@@ -98,6 +98,13 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     def unpaid(self) -> Unpaid | None:
         """Why the payment is not paid; None if it was paid."""
         return unpaid.read(self.order, self.session, self.history, self.attempts)
+
+    @property
+    def shown_status(self) -> ShownStatus:
+        """The status for people besides that of its refunds."""
+        if self.order.paid_at is not None:
+            return self.order.shown_besides_refunds
+        return unpaid.shown_status(self.order, self.attempts[-1] if self.attempts else None)
 
     @property
     def left_minor(self) -> int:

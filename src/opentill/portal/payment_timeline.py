@@ -67,7 +67,8 @@ _HISTORY_TONES: Final = {
     "refund_at_gateway_unmatched": "warn",
     "refund_handled": "",
 }
-
+# Why a CLOSED order was not paid → the event of the history with the same name for the end.
+_CLOSED_AS: Final = {"CANCELED": "voided", "DECLINED": "refused"}
 
 Fact = tuple[str, str | Markup]  # the name of a detail, and its text
 
@@ -303,12 +304,24 @@ class Timeline:
     def _history(self) -> Iterator[Item]:
         for row in self._payment.history:
             if row.event in _HISTORY_TONES:
-                is_canceled = row.event == "expired" and self._payment.order.closed_as == "CANCELED"
-                event = "voided" if is_canceled else row.event
+                event = self._ending() if row.event == "expired" else row.event
+                if event is None:
+                    continue
                 sentence = self._gettext(HISTORY_EVENT[event])
                 if event == "carried_over":
                     sentence = self._carried_over() or sentence
                 yield Item(at=row.at, sentence=sentence, tone=_HISTORY_TONES[row.event])
+
+    def _ending(self) -> str | None:
+        """Return the event that names the end of the session as the status does.
+
+        None if the customer canceled the payment: the attempt's item says so already.
+        """
+        payment = self._payment
+        if payment.unpaid is not None and payment.unpaid.kind == "CANCELED_BY_CUSTOMER":
+            return None
+        closed_as = payment.order.closed_as
+        return "expired" if closed_as is None else _CLOSED_AS[closed_as]
 
     def _carried_over(self) -> Markup | None:
         """Say what has become of the rest of the payment; None if its entries are not known."""

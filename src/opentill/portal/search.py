@@ -11,7 +11,7 @@ from starlette.responses import Response
 from opentill.core import pasted
 from opentill.core.money import Money
 from opentill.disputes import Dispute
-from opentill.orders import Order
+from opentill.orders import Order, ShownStatus
 from opentill.payouts import Payout
 from opentill.portal import render
 from opentill.portal.labels import DISPUTE_CLASS, DISPUTED_PAYMENT, SHOWN_STATUS, STATUS_CLASS
@@ -128,10 +128,18 @@ def read_text(request: PageRequest) -> tuple[str, dict[str, str]]:
 
 
 def payment_hit(
-    request: PageRequest, order: Order, href: str, *details: str, dispute: Dispute | None = None
+    request: PageRequest,
+    order: Order,
+    href: str,
+    *details: str,
+    dispute: Dispute | None = None,
+    shown: ShownStatus | None = None,
 ) -> Hit:
-    """Return the result that shows a payment, with the state of its ``dispute``."""
-    customer, status = order.customer_name or order.customer_email, order.shown_status
+    """Return the result that shows a payment, with the state of its ``dispute``.
+
+    ``shown`` is its status for people; None: the one that the order knows.
+    """
+    customer, status = order.customer_name or order.customer_email, shown or order.shown_status
     others = (order.customer_email if order.customer_name else "", order.product_name, *details)
     return Hit(
         href=href,
