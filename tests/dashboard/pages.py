@@ -25,3 +25,15 @@ def hidden_field_values(page: httpx2.Response | str, name: str) -> list[str]:
 def new_form_id(visitor: Visitor, path: str) -> str:
     """Open a page, and return the id of its first form."""
     return hidden_field_values(visitor.get(path), "form_id")[0]
+
+
+def movement_cells(html: str) -> list[list[str]]:
+    """Return the cells of each row of the list of movements."""
+    table = html.partition('<table class="list two-lines movements"')[2].partition("</table>")[0]
+    return [
+        [
+            text_of(re.sub(r"<span class=\"on-phone\">.*?</span>", "", cell))
+            for cell in re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)
+        ]
+        for row in re.findall(r"<tr role=\"row\".*?>(.*?)</tr>", table, re.DOTALL)[1:]
+    ]

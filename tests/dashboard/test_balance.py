@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dashboard.pages import text_of
+from dashboard.pages import movement_cells, text_of
 from opentill import merchants, orders, payouts
 from opentill.figures import jobs
 from support.api_server import Shop
@@ -25,18 +25,6 @@ def read_page(visitor: Visitor, shop: Shop, path: str = "balance", **query: str)
     assert response.status_code == 200, response.text
     assert "unsafe" not in response.headers["content-security-policy"]
     return response.text
-
-
-def movement_cells(html: str) -> list[list[str]]:
-    """Return the cells of each row of the list of movements."""
-    table = html.partition('<table class="list two-lines movements"')[2].partition("</table>")[0]
-    return [
-        [
-            text_of(re.sub(r"<span class=\"on-phone\">.*?</span>", "", cell))
-            for cell in re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)
-        ]
-        for row in re.findall(r"<tr role=\"row\".*?>(.*?)</tr>", table, re.DOTALL)[1:]
-    ]
 
 
 def export(visitor: Visitor, shop: Shop, path: str, **query: str) -> list[dict[str, str]]:
@@ -163,28 +151,6 @@ def test_the_list_of_movements_and_its_export_have_the_same_filters(busy_shop: S
     assert response.headers["location"] == f"/dashboard/{busy_shop.id}/balance?to=soon"
 
 
-def test_movements_are_found_by_payment_customer_and_payout(shop: Shop) -> None:
-    owner = create_person(shop.api_server, shop.id, "owner")
-    payout = shop.create_payout(5000)
-    ada, _ = (
-        shop.create_paid_order(customerEmail=f"{name}@example.com")["id"] for name in ("ada", "eve")
-    )
-    shop.report_refund(shop.refund(ada, amount="2.00")["id"])
-    for text, shown in (
-        (ada, ["-$2.00", "$9.59"]),
-        ("ADA@example.com", ["-$2.00", "$9.59"]),
-        (payout.id, ["-$50.00"]),
-        (payout.reference, ["-$50.00"]),
-        ("nobody@example.com", []),
-        ("order_01m8fzwmfcemd9kxx5zk9mv2ke", []),
-    ):
-        page = read_page(owner, shop, query=text)
-        assert [row[5] for row in movement_cells(page)] == shown, text
-        assert ("No movements match these filters." in page) == (not shown)
-    rows = movement_cells(read_page(owner, shop, query=ada, type="REFUND"))
-    assert [row[5] for row in rows] == ["-$2.00"]
-
-
 def test_no_payment_is_parted_from_its_fee_by_the_end_of_a_page(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +233,20 @@ def test_a_statement_adds_up_on_the_page_and_in_its_export(busy_shop: Shop) -> N
     assert "The last day must not be before the first one" in reversed_days
     assert "Opening balance" not in reversed_days  # of no other days below the error
     assert "statement.pdf" not in reversed_days
+    assert re.findall(r"<summary>(.*?)</summary>", reversed_days).count("Other days") == 1
+    for field, days in (
+        ("from", {"from": "2027-01-02", "to": ""}),
+        ("to", {"from": "2026-12-31", "to": "2027-01-02"}),
+    ):
+        future = read_page(owner, busy_shop, "balance/statement", **days)
+        errors = re.findall(r'id="(from|to)-error">(.*?)</p>', future)
+        assert [(name, text_of(text).split(".")[0].strip()) for name, text in errors] == [
+            (field, "This day is in the future")
+        ]
+        assert "Closing balance" not in future
+        assert "statement.pdf" not in future
+        moved = owner.get(f"/dashboard/{busy_shop.id}/balance/statement.csv", params=days)
+        assert moved.status_code == 303
     types = re.findall(r'#movements">(.*?)</a>', html[html.index('id="types-USD"') :])
     assert types[:3] == ["Payment", "Refund", "Fee"]
 

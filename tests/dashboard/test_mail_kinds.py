@@ -55,14 +55,21 @@ def test_each_kind_is_listed_with_its_recipients_and_whether_it_is_on(
     assert ["Daily digest", "Owner, Finance", "On"] in kinds
 
 
-def test_without_a_mail_server_no_kind_is_sent(api_server: ApiServer, shop: Shop) -> None:
+def test_without_a_mail_server_on_and_off_are_still_seen_and_changed(
+    api_server: ApiServer, shop: Shop
+) -> None:
     owner = create_person(api_server, shop.id, "owner")
     path = f"/dashboard/{shop.id}/mails"
-    kinds = _kinds(owner, f"{path}/kinds")
-    assert {state for _name, _recipients, state in kinds} == {"Not sent"}
+    switch = {"topic": "digest", "turn": "on", "place": "list"}
+    before = _kinds(owner, f"{path}/kinds")
+    assert ["Daily digest", "Owner, Finance", "Off"] in before
+    saved = owner.post(f"{path}/kinds/switch", switch)
+    kinds = _kinds(owner, saved.headers["location"])
+    assert ["Daily digest", "Owner, Finance", "On"] in kinds
+    assert ["Dispute opened", "Owner, Support", "Always on"] in kinds
     assert _kinds(owner, path) == kinds  # without any mail
     page = owner.get(f"{path}/kinds").text
-    assert "status-active" not in page
+    assert "No emails are sent, because this service has no mail server." in page
     for when in MAIL_WHEN.values():
         assert f'<span class="small">{when}</span>' in page
 

@@ -54,7 +54,7 @@ def test_each_payout_shows_its_status(shop: Shop) -> None:
         "Returned, and available again", "Payout created, and taken from the available balance",
     ]  # fmt: skip
     assert "Paid out so far $22.00 Payouts that were paid: 1." in text
-    assert "The last ones arrived within 1 second." in text
+    assert "The last ones took at most 1 second to arrive." in text
     rows = csv_rows(owner.get(f"/dashboard/{shop.id}/payouts.csv"))
     assert [(row["status"], row["statusName"]) for row in rows] == [
         ("FAILED", "Returned"), ("PAID", "Paid"), ("PENDING", "On its way"),

@@ -424,8 +424,16 @@ def test_the_color_form_stores_the_default_only_if_it_replaces_another_color(sho
 def test_the_details_that_a_real_shop_needs_are_named_until_they_are_there(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
 
+    why = {
+        "Customers need somebody to write to.": {"support_email"},
+        "Receipts need the seller’s name and address.": {"legal_name", "legal_address"},
+    }
+
     def missing() -> list[str]:
         box = ada.get(path_of(shop)).text.partition("Still missing for a real shop:")[2]
+        names = set(re.findall(r'<a href="#(\w+)">', box.partition("</p>")[0]))
+        for sentence, needed in why.items():
+            assert (sentence in box) == bool(names & needed), (sentence, names)
         return re.findall(r'<a href="#(\w+)">', box.partition("</p>")[0])
 
     assert missing() == ["support_email", "legal_name", "legal_address"]

@@ -49,6 +49,18 @@ class Tab(msgspec.Struct, frozen=True):
     is_shown: bool
 
 
+class _Listed(msgspec.Struct, frozen=True):
+    """The entries of a page, its pager, and the numbers of rows in the filtered days.
+
+    With a searched text, they are the numbers of its rows; ``is_cut``: there are older ones.
+    """
+
+    entries: list[ledger.Entry]
+    pager: Pager
+    counts: ledger.RowCounts
+    is_cut: bool = False
+
+
 async def show(request: PageRequest) -> Response:
     """Show each account, awaited money by day, and the movements, newest first."""
     merchant_id, localizer = request.access.merchant_id, request.localizer
@@ -58,7 +70,8 @@ async def show(request: PageRequest) -> Response:
     kind = lists.choice(request, "type", ledger.TYPES)
     shows_all = _shows_all(request, kind)
     text = lists.text(request, "query")
-    entries, pager, counts = await _read_entries(request, days, kind, text, shows_all=shows_all)
+    listed = await _read_entries(request, days, kind, text, shows_all=shows_all)
+    entries, counts = listed.entries, listed.counts
     await figures.catch_up(request.app.db, merchant_id)
     coming = await figures.find_coming(request.app.db, merchant_id, zone, request.now)
     with_customers = request.access.may("payments.read")
@@ -111,7 +124,8 @@ async def show(request: PageRequest) -> Response:
             schedule.balance.currency: localizer.amount(Money(0, schedule.balance.currency))
             for schedule in coming.currencies
         },
-        pager=pager,
+        pager=listed.pager,
+        newest_payments=localizer.number(movement_search.MOST_ORDERS) if listed.is_cut else "",
         behind=coming.as_of if coming.as_of < request.now else None,
         currencies=currencies,
         settlement_currency=merchant.settlement_currency,
@@ -126,8 +140,8 @@ async def show(request: PageRequest) -> Response:
 
 async def _read_entries(
     request: PageRequest, days: Days, kind: ledger.Type | None, text: str, *, shows_all: bool
-) -> tuple[list[ledger.Entry], Pager, ledger.RowCounts]:
-    """Return the entries of the page, its pager, and the numbers of rows in the filtered days."""
+) -> _Listed:
+    """Return the entries of the page that the filters and the searched text select."""
     db, merchant_id = request.app.replica.reading(), request.merchant_id
     number = lists.page_number(request)
     if kind is None and not text:
@@ -135,27 +149,28 @@ async def _read_entries(
             db, merchant_id, number, lists.SIZE, days.range, with_transfers=shows_all
         )
         total = counts.rows if shows_all else counts.money_rows
-        return entries, Pager(number, total), counts
+        return _Listed(entries, Pager(number, total), counts)
     _, counts = await ledger.list_rows(db, merchant_id, 1, 1, days.range, with_transfers=shows_all)
     if not text:
         entries, total = await ledger.list_entries(
             db, merchant_id, kind, number, lists.SIZE, days.range
         )
-        return entries, Pager(number, total), counts
-    matches = await movement_search.find(db, merchant_id, text, days.range)
-    payments = {entry.source_id for entry in matches if entry.type == "PAYMENT"}
-    without: set[str] = set() if shows_all else set(ledger.TRANSFERS)
-    entries = [
+        return _Listed(entries, Pager(number, total), counts)
+    found = await movement_search.find(
+        db, merchant_id, text, days.range, with_customers=request.access.may("payments.read")
+    )
+    payments = {entry.source_id for entry in found.entries if entry.type == "PAYMENT"}
+    rows = [
         entry
-        for entry in matches
-        if entry.type == kind
-        or (
-            kind is None
-            and entry.type not in without
-            and not (entry.type == "FEE" and entry.source_id in payments)  # in the payment's row
-        )
+        for entry in found.entries
+        if not (entry.type == "FEE" and entry.source_id in payments)  # in the payment's row
     ]
-    return entries, Pager(1, len(entries), max(len(entries), 1)), counts
+    of_money = [entry for entry in rows if entry.type not in ledger.TRANSFERS]
+    counts = msgspec.structs.replace(counts, rows=len(rows), money_rows=len(of_money))
+    entries = rows if shows_all else of_money
+    if kind is not None:
+        entries = [entry for entry in found.entries if entry.type == kind]
+    return _Listed(entries, Pager(1, len(entries), max(len(entries), 1)), counts, found.is_cut)
 
 
 def _accounts(localizer: Localizer, schedule: figures.Expected) -> list[Account]:

@@ -28,6 +28,7 @@ from opentill.web.translations import N_
 
 # The types of movements in the order of the changes of the balance, then the others.
 _FIRST_TYPES: Final[tuple[ledger.Type, ...]] = ("PAYMENT", "REFUND", "FEE")
+_FUTURE: Final = N_("This day is in the future. A statement goes until today at the latest")
 _MONTHS: Final = 36  # months that the page offers by name
 _TYPES: Final = (*_FIRST_TYPES, *(name for name in ledger.TYPES if name not in _FIRST_TYPES))
 
@@ -91,8 +92,20 @@ async def show(request: PageRequest) -> Response:
 
 
 def read_days(request: PageRequest, zone: ZoneInfo) -> Days:
-    """Return the days in the query, by default this month's until today."""
-    return lists.days(request, zone, _month_until_today(request, zone))
+    """Return the days in the query, by default this month's until today.
+
+    Days after today are refused: nobody can know yet what moves in them.
+    """
+    days = lists.days(request, zone, _month_until_today(request, zone))
+    today = local(request.now, zone).date()
+    future = {
+        field: _FUTURE
+        for field, day in (("from", days.start), ("to", days.end))
+        if day is not None and day > today
+    }
+    if not future:
+        return days
+    return msgspec.structs.replace(days, errors=days.errors | future, start=None, end=None)
 
 
 def _month_until_today(request: PageRequest, zone: ZoneInfo) -> tuple[date, date]:
