@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable
 from html import unescape
 
-from opentill import merchants, payouts
+from dashboard.pages import text_of
+from opentill import adjustments, merchants, payouts
 from opentill.portal.bank_fields import UNINHABITED
 from opentill.web.language import Localizer
 from support.api_server import Shop
@@ -39,11 +40,16 @@ def test_an_account_is_shown_masked_and_can_be_changed(shop: Shop) -> None:
     assert "0532" not in page
     assert "Payouts wait" not in page
     assert "Payouts go to DE ···· 3000" in owner.get(f"/dashboard/{shop.id}/payouts").text
+    money = adjustments.AdjustmentRequest(
+        kind="recharge", amount_minor=1000, reference="r-1", reason="start", by="tester"
+    )
+    shop.api_server.tx(lambda tx: adjustments.request(tx, shop.id, money, None, NOW))
     assert owner.post(_path(shop), US_ACCOUNT).status_code == 303
     page = owner.get(_path(shop)).text
     assert "US ···· 6789" in page
     assert "<dt>Routing number</dt><dd>021000021</dd>" in page
     assert "payouts wait until" in page
+    assert re.search(r"\$10\.00 is available, and waits until .*\d", text_of(page))
     rows = shop.api_server.tx(lambda tx: merchants.audit_log(tx, shop.id))
     (newest, *_) = [row for row in rows if row.action == "payouts account"]
     assert newest.who == f"{owner.email} ({owner.person_id})"

@@ -156,21 +156,21 @@ async def _read_entries(
             db, merchant_id, kind, number, lists.SIZE, days.range
         )
         return _Listed(entries, Pager(number, total), counts)
-    found = await movement_search.find(
+    matches = await movement_search.find(
         db, merchant_id, text, days.range, with_customers=request.access.may("payments.read")
     )
-    payments = {entry.source_id for entry in found.entries if entry.type == "PAYMENT"}
+    payments = {entry.source_id for entry in matches.entries if entry.type == "PAYMENT"}
     rows = [
         entry
-        for entry in found.entries
+        for entry in matches.entries
         if not (entry.type == "FEE" and entry.source_id in payments)  # in the payment's row
     ]
     of_money = [entry for entry in rows if entry.type not in ledger.TRANSFERS]
     counts = msgspec.structs.replace(counts, rows=len(rows), money_rows=len(of_money))
     entries = rows if shows_all else of_money
     if kind is not None:
-        entries = [entry for entry in found.entries if entry.type == kind]
-    return _Listed(entries, Pager(1, len(entries), max(len(entries), 1)), counts, found.is_cut)
+        entries = [entry for entry in matches.entries if entry.type == kind]
+    return _Listed(entries, Pager(1, len(entries), max(len(entries), 1)), counts, matches.is_cut)
 
 
 def _accounts(localizer: Localizer, schedule: figures.Expected) -> list[Account]:

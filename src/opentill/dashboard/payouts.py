@@ -65,7 +65,7 @@ async def show(request: PageRequest) -> Response:
         account=account,
         wait=wait,
         last=next(iter(last), None),
-        arrival=_length(request, arrival),
+        arrival=arrival.shown(localizer),
         on_way=on_way,
         paid={
             currency: (total.payouts, localizer.amount(Money(total.amount_minor, currency)))
@@ -94,12 +94,6 @@ async def show(request: PageRequest) -> Response:
             for row in rows
         ],
     )
-
-
-def _length(request: PageRequest, arrival: payouts_on_way.UsualArrival) -> str:
-    """Return how long the last payouts took to arrive, "" if none has arrived."""
-    length_ms = arrival.length_ms
-    return "" if length_ms is None else request.localizer.duration(length_ms)
 
 
 async def _read_page(
@@ -207,7 +201,7 @@ async def show_one(request: PageRequest) -> Response:
         payout=payout,
         account=accounts.get(payout.id),
         timeline=_timeline(payout, runs.get((merchant_id, payout.id)), day),
-        arrival=_length(request, arrival) if payout.status == "PENDING" else "",
+        arrival=arrival.shown(localizer) if payout.status == "PENDING" else "",
         amount=amount(payout.amount_minor),
         fee=amount(payout.fee_minor) if payout.fee_minor else "",
         debit=amount(payout.amount_minor + payout.fee_minor),

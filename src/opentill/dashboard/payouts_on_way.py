@@ -10,6 +10,7 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.payouts import Payout
 from opentill.portal.request import PageRequest
+from opentill.web.language import Localizer
 
 _LAST_PAYOUTS: Final = 5  # whose arrival says how long the next one takes
 
@@ -29,6 +30,10 @@ class UsualArrival(msgspec.Struct, frozen=True):
     """How long the slowest of the last payouts took to arrive, in ms; None if none has arrived."""
 
     length_ms: int | None
+
+    def shown(self, localizer: Localizer) -> str:
+        """Return the length as text, "" if none has arrived."""
+        return "" if self.length_ms is None else localizer.duration(self.length_ms)
 
     def expected_at(self, created_at: int, now: int) -> int | None:
         """Return when a pending payout should arrive, None if that is unknown or has passed."""

@@ -18,7 +18,8 @@ from starlette.responses import Response
 from opentill import merchants, people
 from opentill.core import money
 from opentill.core.errors import Invalid, PayloadTooLarge
-from opentill.dashboard import page_helpers, terms_texts
+from opentill.core.money import Money
+from opentill.dashboard import page_helpers, payout_facts, terms_texts
 from opentill.dashboard.labels import ACCENT_NOTE, LOGO_ERROR, PROFILE_ERROR
 from opentill.merchants import (
     CUSTOMER_FIELDS,
@@ -78,6 +79,7 @@ async def _render_settings(
     entries: dict[str, str] | None = None,
 ) -> Response:
     merchant = await page_helpers.find_merchant(request)
+    zone = ZoneInfo(merchant.time_zone)
     stored = {field: str(getattr(merchant, field) or "") for field in PROFILE_FIELDS}
     stored["tax_rate"] = _percent(merchant.tax_rate)
     is_stale = errors is not None and errors.get("profile") == _STALE
@@ -100,8 +102,17 @@ async def _render_settings(
         logo=merchant.logo_path and request.base + merchant.logo_path,
         fees=terms_texts.describe_fees(request.localizer, merchant),
         terms=list(terms_texts.describe_terms(request.localizer, merchant)),
+        minimum=request.localizer.amount(
+            Money(merchant.payout_minimum_minor, merchant.settlement_currency)
+        )
+        if merchant.payout_minimum_minor
+        else "",
+        payouts=await payout_facts.read(request)
+        if part == "fees" and request.access.may("payouts.read")
+        else None,
+        zone=zone,
         zones=_zone_names(),
-        zone_time=request.localizer.moment_in(request.now, ZoneInfo(merchant.time_zone)),
+        zone_time=request.localizer.moment_in(request.now, zone),
         saved="" if errors else request.query.get("saved", ""),
         errors=errors or {},
         scripts=request.access.may("settings.manage"),

@@ -112,8 +112,3 @@ def describe_terms(localizer: Localizer, merchant: Merchant) -> Iterator[tuple[s
                 days=localizer.number(merchant.reserve_days),
             ),
         )
-    if merchant.payout_minimum_minor:
-        yield (
-            _("Payouts"),
-            _("From {amount} on.", amount=amount(merchant.payout_minimum_minor)),
-        )
