@@ -37,12 +37,12 @@ def test_a_test_event_is_done_only_when_a_server_accepted_a_delivery(shop: Shop)
         "update webhook_deliveries set attempts = 1, status = $2,"
         " try_at = case when $2 = 'PENDING' then created_at end where merchant_id = $1"
     )
-    for status, state in (("PENDING", "Failing"), ("FAILED", "Failing"), ("SUCCEEDED", "Done")):
+    for status, state in (("PENDING", "Failed"), ("FAILED", "Failed"), ("SUCCEEDED", "Done")):
         server.sql(deliveries, shop.id, status)
         page = developer.get(path)
         text = text_of(page)
-        assert ("Failing The last delivery failed." in text) == (state == "Failing"), status
-        failed = int(state == "Failing")
+        assert ("Failed The last delivery failed." in text) == (state == "Failed"), status
+        failed = int(state == "Failed")
         assert f"Last 7 days Deliveries 2 Last 7 days Failed {2 * failed} " in text, status
         assert "Newest API errors View all No API errors in the last 7 days." in text
         assert f"Delivered: {2 - 2 * failed} · Failed: {2 * failed}" in text, status

@@ -46,6 +46,7 @@ def test_deliveries_are_counted_by_day_and_tests_are_not(shop: Shop) -> None:
     total, each = server.tx(lambda tx: webhooks.summarize_deliveries(tx, shop.id, days))
     assert total == each[endpoint_id]
     assert (total.delivered, total.failed, total.pending) == ((0, 0, 1), (0, 2, 0), 1)
+    assert (total.retrying, total.tests) == (1, 1)
     assert (total.total, total.median_ms, total.is_partial) == (4, 40, False)
     assert quiet_id not in each
     only, _ = server.tx(lambda tx: webhooks.summarize_deliveries(tx, shop.id, days, quiet_id))

@@ -39,11 +39,7 @@ def list_headlines(localizer: Localizer, figures: DeliveryFigures) -> list[Headl
         Headline(
             N_("Failed"),
             localizer.number(failed),
-            str(
-                localizer.gettext(N_("{share} of deliveries"), share=_share(localizer, figures))
-                if total
-                else localizer.gettext(N_("No deliveries"))
-            ),
+            _failure_note(localizer, figures),
             sparkline=_draw(localizer, N_("Failed"), figures.failed),
             is_bad=failed > 0,
         ),
@@ -54,11 +50,30 @@ def list_headlines(localizer: Localizer, figures: DeliveryFigures) -> list[Headl
             else str(localizer.gettext(N_("{ms} ms"), ms=localizer.number(figures.median_ms))),
             str(
                 localizer.gettext(
-                    N_("No responses") if figures.median_ms is None else N_("Median of attempts")
+                    N_("No responses")
+                    if figures.median_ms is None
+                    else N_("Median of attempts, with test events")
+                    if figures.tests
+                    else N_("Median of attempts")
                 )
             ),
         ),
     ]
+
+
+def _failure_note(localizer: Localizer, figures: DeliveryFigures) -> str:
+    """Return the share of the failed deliveries, and how many of them are attempted again."""
+    if not figures.total:
+        return str(localizer.gettext(N_("No deliveries of events")))
+    share = _share(localizer, figures)
+    if not figures.retrying:
+        return str(localizer.gettext(N_("{share} of deliveries"), share=share))
+    number = localizer.number(figures.retrying)
+    return str(
+        localizer.gettext(
+            N_("{share} of deliveries · Retrying: {number}"), share=share, number=number
+        )
+    )
 
 
 def _share(localizer: Localizer, figures: DeliveryFigures) -> str:
@@ -70,6 +85,9 @@ def _coverage(localizer: Localizer, figures: DeliveryFigures) -> str:
         return str(
             localizer.gettext(N_("{number} not sent yet"), number=localizer.number(figures.pending))
         )
+    if figures.tests and not figures.is_partial:
+        number = localizer.number(figures.tests)
+        return str(localizer.gettext(N_("Test events, not counted: {number}"), number=number))
     if not figures.is_partial:
         return str(localizer.gettext(N_("Last {days} days"), days=DAYS))
     return str(

@@ -69,6 +69,9 @@ async def _list_deliveries(request: PageRequest, tx: Tx, endpoint: Endpoint) -> 
         deliveries = DeliveryPage(await webhooks.find_deliveries(tx, endpoint, event_ids), "")
     else:
         deliveries = await webhooks.list_deliveries(tx, endpoint, state, query)
+    if deliveries is not None:  # a page has the newest events, those with the newest attempts first
+        items = sorted(deliveries.items, key=lambda item: item.last_at, reverse=True)
+        deliveries = DeliveryPage(items, deliveries.before)
     gettext = request.localizer.gettext
     return {
         "zone": zone,
@@ -103,6 +106,10 @@ async def _render_endpoint(
         activity = await webhooks.find_activity(tx, request.merchant_id)
         listed = await _list_deliveries(request, tx, endpoint)
         test = await _find_test(request, tx, endpoint)
+        recent = activity.get(endpoint.id)
+        failure = None
+        if recent is not None and recent.is_failing and recent.failed_event:
+            failure = await webhooks.find_delivery(tx, endpoint, recent.failed_event)
         starts = delivery_figures.day_starts(request, page_helpers.zone_of(request))
         figures, _ = await webhooks.summarize_deliveries(
             tx, endpoint.merchant_id, starts, endpoint.id
@@ -126,7 +133,8 @@ async def _render_endpoint(
         status,
         errors=page_values["days"].errors | (errors or {}),
         endpoint=endpoint,
-        activity=activity.get(endpoint.id),
+        activity=recent,
+        failure=failure,
         host=_host(endpoint),
         types=TYPES,
         allows_http=request.app.outgoing.policy.allow_http,

@@ -47,6 +47,11 @@ class DeliveryDetails(msgspec.Struct, frozen=True):
     attempts: list[DeliveryAttempt]
     body: str | None
 
+    @property
+    def last_at(self) -> int:
+        """The time of the newest attempt, or of the creation if there was none since."""
+        return max([self.delivery.created_at, *(attempt.at for attempt in self.attempts[-1:])])
+
 
 class DeliveryPage(msgspec.Struct, frozen=True):
     """A page of deliveries; ``before`` starts the next page, "" if this is the last one."""

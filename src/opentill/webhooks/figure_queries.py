@@ -8,14 +8,19 @@ from opentill.db.query import Query
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Deliveries of an endpoint on a day, without tests; ``day`` 0 is the time before the days."""
+    """Deliveries of an endpoint on a day; ``day`` 0 is the time before the days.
+
+    Tests count as ``tests`` only; ``retrying`` ones are among those that failed.
+    """
 
     endpoint_id: str
     day: int
     scanned: int
     delivered: int
     failed: int
+    retrying: int
     pending: int
+    tests: int
 
 
 class ResponseTime(msgspec.Struct, frozen=True):
@@ -29,14 +34,18 @@ class ResponseTime(msgspec.Struct, frozen=True):
 COUNTS: Final = Query(
     Counts,
     """
-    select w.id as endpoint_id, d.day, d.scanned, d.delivered, d.failed, d.pending
+    select w.id as endpoint_id, d.day, d.scanned, d.delivered, d.failed, d.retrying,
+        d.pending, d.tests
     from webhook_endpoints w cross join lateral (
         select width_bucket(created_at, :days::bigint[]) as day, count(*) as scanned,
             count(*) filter (where type <> 'webhook.test' and status = 'SUCCEEDED') as delivered,
             count(*) filter (where type <> 'webhook.test'
                 and (status = 'FAILED' or status = 'PENDING' and attempts > 0)) as failed,
+            count(*) filter (where type <> 'webhook.test' and status = 'PENDING' and attempts > 0)
+                as retrying,
             count(*) filter (where type <> 'webhook.test' and status = 'PENDING' and attempts = 0)
-                as pending
+                as pending,
+            count(*) filter (where type = 'webhook.test') as tests
         from (
             select type, status, attempts, created_at from webhook_deliveries
             where merchant_id = w.merchant_id and endpoint_id = w.id

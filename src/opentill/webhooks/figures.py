@@ -18,15 +18,17 @@ _MAX_TIMED: Final = 1_000
 
 
 class DeliveryFigures(msgspec.Struct, frozen=True):
-    """Deliveries of events by day, without test events.
+    """Deliveries of events by day; test events are counted apart as ``tests``.
 
-    ``failed`` includes deliveries that will be attempted again. ``is_partial``: there are more
-    deliveries than were counted. ``median_ms`` is None without a response.
+    ``failed`` includes the ``retrying`` deliveries, which will be attempted again. ``is_partial``:
+    there are more deliveries than were counted. ``median_ms`` is None without a response.
     """
 
     delivered: tuple[int, ...]
     failed: tuple[int, ...]
+    retrying: int
     pending: int
+    tests: int
     is_partial: bool
     median_ms: int | None
 
@@ -56,7 +58,9 @@ async def summarize_deliveries(
         or (0,) * len(days),
         tuple(map(sum, zip(*(one.failed for one in each.values()), strict=True)))
         or (0,) * len(days),
+        sum(one.retrying for one in each.values()),
         sum(one.pending for one in each.values()),
+        sum(one.tests for one in each.values()),
         any(one.is_partial for one in each.values()),
         medians.get(None),
     )
@@ -69,7 +73,9 @@ def _summarize(rows: Sequence[Counts], days: int, median_ms: int | None) -> Deli
     return DeliveryFigures(
         tuple(row.delivered if row else 0 for row in listed),
         tuple(row.failed if row else 0 for row in listed),
+        sum(row.retrying for row in listed if row),
         sum(row.pending for row in listed if row),
+        sum(row.tests for row in listed if row),
         # Whoever has read the allowed number, and nothing older, may have missed some.
         0 not in by_day and sum(row.scanned for row in rows) >= MAX_COUNTED,
         median_ms,

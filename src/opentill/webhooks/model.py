@@ -60,9 +60,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 class EndpointActivity(msgspec.Struct, frozen=True):
     """Summary of an endpoint's newest deliveries: count, failures, and the last one.
 
-    Test events count for the last one only. ``is_failing``: whether the newest delivery of an event
-    that was attempted has failed, finally or until its next attempt; if none was attempted, whether
-    the endpoint has failed since its last success.
+    The last one may be a test event; ``last_at`` is the time of its newest attempt, or of its
+    creation. ``is_failing``: whether the last result of an event is a failure, final or until its
+    next attempt, after which nothing was delivered; if no event was attempted, whether the endpoint
+    has failed since its last success. ``failed_event`` is the event that failed last.
     """
 
     endpoint_id: str
@@ -70,6 +71,8 @@ class EndpointActivity(msgspec.Struct, frozen=True):
     failed: int
     last_at: int
     last_state: DeliveryState
+    last_type: SentType
+    failed_event: str | None
     is_failing: bool
 
 

@@ -165,27 +165,36 @@ DELIVERIES = Query(
     Delivery,
     f"select * {_LISTED} order by event_id desc limit :limit offset :offset",
 )
-# The newest `:newest` deliveries of each endpoint: how many there are and how many failed, finally
-# or until the next attempt. The ids of events sort by time. If none of them was attempted yet, as
-# behind many others that wait for a failing endpoint, its lease says whether it fails.
+# The newest `:newest` deliveries of each endpoint: how many there are, how many failed, finally or
+# until the next attempt, and which failed last. The ids of events sort by time. An endpoint fails
+# if the last result of an event is a failure and nothing was delivered after it, no test either; an
+# event that is being resent has none until then. If no event was attempted yet, as behind many
+# others that wait for a failing endpoint, its lease says whether it fails.
 ACTIVITY = Query(
     EndpointActivity,
     f"""
-    select w.id as endpoint_id, d.deliveries, d.failed, d.last_at, d.last_state, d.is_failing
+    select w.id as endpoint_id, d.deliveries, d.failed, d.last_at, d.last_state, d.last_type,
+        d.failed_event, case when d.failed_at is not null then d.failed_at >= d.delivered_at
+            else not d.attempted and l.failing_since is not null and d.deliveries > 0 end
+            as is_failing
     from webhook_endpoints w
     join endpoint_leases l on l.merchant_id = w.merchant_id and l.endpoint_id = w.id
     cross join lateral (
         select count(*) filter (where type <> 'webhook.test') as deliveries,
-            max(created_at) as last_at,
-            (array_agg({_STATE} order by created_at desc, event_id desc))[1] as last_state,
+            max(updated_at) as last_at,
+            (array_agg({_STATE} order by updated_at desc, event_id desc))[1] as last_state,
+            (array_agg(type order by updated_at desc, event_id desc))[1] as last_type,
             count(*) filter (where type <> 'webhook.test'
                 and {_STATE} in ('FAILED', 'RETRYING')) as failed,
-            coalesce((array_agg({_STATE} in ('FAILED', 'RETRYING') order by event_id desc)
-                filter (where type <> 'webhook.test' and {_STATE} <> 'PENDING'))[1],
-                l.failing_since is not null and count(*) filter (where type <> 'webhook.test') > 0)
-                as is_failing
+            (array_agg(event_id order by updated_at desc, event_id desc)
+                filter (where event_failed))[1] as failed_event,
+            max(updated_at) filter (where event_failed) as failed_at,
+            coalesce(max(updated_at) filter (where status = 'SUCCEEDED'), 0) as delivered_at,
+            coalesce(bool_or(type <> 'webhook.test' and status = 'SUCCEEDED'), false) as attempted
         from (
-            select event_id, status, attempts, created_at, type from webhook_deliveries
+            select event_id, status, attempts, updated_at, type, type <> 'webhook.test'
+                    and (status = 'FAILED' or status = 'PENDING' and step > 0) as event_failed
+            from webhook_deliveries
             where merchant_id = w.merchant_id and endpoint_id = w.id
             order by event_id desc limit :newest
         ) newest
