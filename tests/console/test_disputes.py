@@ -142,6 +142,34 @@ def test_staff_read_the_evidence_and_write_notes_that_the_merchant_reads(shop: S
     assert [who for who, _ in audit_rows(shop, "disputes note")] == [agent.audit_name]
 
 
+def test_staff_mark_a_response_as_forwarded_and_a_note_is_not_enough(shop: Shop) -> None:
+    server, agent = shop.api_server, create_person(shop.api_server, None, staff_role="support")
+    owner = create_person(server, shop.id, "owner")
+    dispute = shop.open_dispute(shop.create_paid_order()["id"])
+    path, place = f"/console/disputes/{dispute.id}", f"/dashboard/{shop.id}/disputes"
+    assert "Mark as forwarded" not in agent.get(path).text
+    assert agent.post(f"{path}/forwarded", {"how": "by email"}).status_code == 409
+    contest = {"response": "CONTESTED", "explanation": "Delivered."}
+    assert owner.post(f"{place}/{dispute.id}/response", contest).status_code == 303
+    assert "Dispute responses to forward: " in agent.get("/console/").text
+    assert "Contested: submit the evidence" in agent.get("/console/needs/responses").text
+    page = agent.get(path).text
+    note = form_fields(page, f"{path}/notes") | {"note": "Which parcel service?"}
+    assert agent.post(f"{path}/notes", note).status_code == 303
+    assert path in agent.get("/console/needs/responses").text
+    assert "Sent to the operator" in owner.get(place).text
+    form = form_fields(page, f"{path}/forwarded")
+    assert agent.post(f"{path}/forwarded", form | {"how": " "}).status_code == 400
+    for _ in range(2):
+        response = agent.post(f"{path}/forwarded", form | {"how": "portal of the bank"})
+        assert response.headers["location"].endswith(f"{path}?done=forwarded")
+    assert path not in agent.get("/console/needs/responses").text
+    assert "Under review" in owner.get(place).text
+    assert audit_rows(shop, "disputes forward") == [(agent.audit_name, "portal of the bank")]
+    payment = agent.get(f"/console/payments/{dispute.order_id}").text
+    assert "The merchant’s response was sent to the bank" in payment
+
+
 def test_an_unmatched_dispute_is_dismissed_only_in_the_state_that_the_page_showed(
     shop: Shop,
 ) -> None:
@@ -265,26 +293,6 @@ def test_the_file_of_disputes_says_how_the_merchant_responded_and_how_it_ended(
         "LOST",
     ]
     assert [rows[silent.id][column] for column in columns] == ["", "", "", ""]
-
-
-def test_a_response_needs_attention_until_staff_add_a_note(shop: Shop) -> None:
-    server, agent = shop.api_server, create_person(shop.api_server, None, staff_role="support")
-    owner = create_person(server, shop.id, "owner")
-    dispute = shop.open_dispute(shop.create_paid_order()["id"])
-    need, path = "/console/needs/responses", f"/console/disputes/{dispute.id}"
-    assert f'href="{path}"' not in agent.get(need).text
-    response = owner.post(
-        f"/dashboard/{shop.id}/disputes/{dispute.id}/response",
-        {"response": "CONTESTED", "explanation": "Delivered."},
-    )
-    assert response.status_code == 303
-    assert f'href="{need}"' in agent.get("/console/").text
-    page = agent.get(need).text
-    assert f'href="{path}"' in page
-    assert "Contested: submit the evidence" in page
-    form = form_fields(agent.get(path).text, f"{path}/notes")
-    agent.post(f"{path}/notes", form | {"note": "Sent to the bank."})
-    assert f'href="{path}"' not in agent.get(need).text
 
 
 def test_the_outcome_is_recorded_on_the_page_of_the_dispute(shop: Shop) -> None:

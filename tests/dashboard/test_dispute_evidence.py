@@ -75,7 +75,7 @@ def test_an_accepted_dispute_asks_for_nothing_and_the_payment_tells_it(shop: Sho
     assert upload(ada, f"{path}/evidence", PDF).status_code == 400
 
 
-def test_the_operators_note_after_a_response_confirms_the_evidence(
+def test_a_forwarded_response_confirms_the_evidence(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
@@ -86,10 +86,12 @@ def test_the_operators_note_after_a_response_confirms_the_evidence(
     payment = text_of(ada.get(f"/dashboard/{shop.id}/payments/{dispute.order_id}"))
     assert "Dispute of $9.99 contested by Ada Example" in payment
     server.tx(
-        lambda tx: disputes.add_note(tx, shop.id, dispute.id, "Sent", "bo", server.app.clock())
+        lambda tx: disputes.record_forwarding(
+            tx, shop.id, dispute.id, "by email", server.app.clock()
+        )
     )
     page = text_of(ada.get(path))
-    assert "The operator wrote a note about your evidence" in page
+    assert "The operator sent your evidence to the bank on" in page
     assert "has not confirmed" not in page
     # A file that is added later waits for the operator again.
     clock(server.app.clock() + 60_000)

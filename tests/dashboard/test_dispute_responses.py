@@ -203,8 +203,17 @@ def test_a_disputed_payment_leads_to_the_dispute_until_it_is_decided(shop: Shop)
     assert "Sent to the operator" in text_of(ada.get(listed))
     server.tx(
         lambda tx: disputes.add_note(
-            tx, shop.id, dispute.id, "Submitted", "bo", server.app.clock() + 1
+            tx, shop.id, dispute.id, "Which parcel service?", "bo", server.app.clock() + 1
         )
+    )
+    assert "Sent to the operator" in text_of(ada.get(listed))
+    server.tx(
+        lambda tx: disputes.record_forwarding(
+            tx, shop.id, dispute.id, "by email", server.app.clock() + 1
+        )
+    )
+    assert "The operator sent your evidence to the bank on " in text_of(
+        ada.get(_path(shop, dispute))
     )
     assert "Under review" in text_of(ada.get(listed))
     server.tx(

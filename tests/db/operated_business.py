@@ -78,6 +78,9 @@ class OperatedBusiness(PaidBusiness):
         )
         answered = msgspec.structs.replace(dispute, status="OPEN", response="CONTESTED")
         assert api_server.tx(lambda tx: disputes.find_unforwarded(tx, self.id, [answered]))
+        api_server.tx(
+            lambda tx: disputes.record_forwarding(tx, self.id, dispute.id, "letter", self.now)
+        )
         for status in (None, "OPEN", "TO_RESPOND", "UNDER_REVIEW"):
             api_server.tx(
                 lambda tx, status=status: disputes.page(tx, self.id, status, (0, FOREVER), 1, 50)

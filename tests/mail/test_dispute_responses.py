@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from opentill import disputes, merchants, people
+from opentill.core.errors import Invalid
 from opentill.core.languages import Language
 from opentill.db.database import Db, Tx
 from opentill.disputes import Dispute, Response
@@ -115,7 +116,7 @@ async def test_a_decided_dispute_causes_no_mail(db: Db, dispute: Dispute) -> Non
     assert await _response_mails(db) == []
 
 
-async def test_a_response_waits_until_staff_note_that_they_forwarded_it(
+async def test_a_response_waits_until_staff_record_that_they_forwarded_it(
     db: Db, dispute: Dispute
 ) -> None:
     async def waiting() -> list[str]:
@@ -127,8 +128,12 @@ async def test_a_response_waits_until_staff_note_that_they_forwarded_it(
     await db.run(lambda tx: disputes.add_note(tx, *ids, "Please respond.", "op", NOW - 1))
     await _respond(db, dispute, "CONTESTED")
     assert await waiting() == [dispute.id]
-    await db.run(lambda tx: disputes.add_note(tx, *ids, "Sent.", "op", NOW + 1))
+    await db.run(lambda tx: disputes.add_note(tx, *ids, "Which parcel service?", "op", NOW + 1))
+    assert await waiting() == [dispute.id], "a note forwards nothing"
+    await db.run(lambda tx: disputes.record_forwarding(tx, *ids, "by email", NOW + 1))
     assert await waiting() == []
+    with pytest.raises(Invalid):
+        await db.run(lambda tx: disputes.record_forwarding(tx, *ids, "again", NOW + 1))
     await db.run(
         lambda tx: disputes.add_note(tx, *ids, "One more.", "ann", NOW + 2, by_merchant=True)
     )

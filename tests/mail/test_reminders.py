@@ -154,7 +154,8 @@ async def test_a_side_that_has_responded_gets_no_reminder_and_a_decided_dispute_
     assert await _remind(db, 3) == 1
     (reminder,) = await _sorted_mails(db)
     assert (reminder.topic, '"responded":true' in reminder.data) == ("dispute_deadline_staff", True)
-    await db.run(lambda tx: disputes.add_note(tx, *ids, "Sent to the bank.", "admin", NOW))
+    await db.run(lambda tx: disputes.respond(tx, *ids, "CONTESTED", who="s", now=NOW))
+    await db.run(lambda tx: disputes.record_forwarding(tx, *ids, "by email", NOW))
     assert await _remind(db, 1) == 0
     later = NOW + 20 * DAY_MS
     await db.run(lambda tx: disputes.set_deadline(tx, *ids, later, NOW))

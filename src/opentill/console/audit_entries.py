@@ -42,6 +42,7 @@ ACTION: Final[Mapping[str, str]] = {
     "disputes dismiss": N_("Unmatched dispute dismissed"),
     "disputes evidence": N_("Evidence added"),
     "disputes evidence removed": N_("Evidence removed"),
+    "disputes forward": N_("Dispute response forwarded to the bank"),
     "disputes lose": N_("Dispute recorded as lost"),
     "disputes note": N_("Note added to a dispute"),
     "disputes open": N_("Dispute opened"),

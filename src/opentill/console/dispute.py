@@ -29,7 +29,7 @@ from opentill.web.translations import N_
 _LONGEST_REASON: Final = 255
 _LATEST_DEADLINE: Final = timedelta(days=366)  # a deadline may be at most this far from today
 _FIELDS: Final = (
-    "until", "reason", "note", *(f"{action.name}-reason" for action in DISPUTE_ACTIONS)
+    "until", "reason", "note", "how", *(f"{action.name}-reason" for action in DISPUTE_ACTIONS)
 )  # fmt: skip
 
 
@@ -63,6 +63,7 @@ async def _page(
         dispute_notes = await disputes.list_notes(tx, dispute)
         files = await disputes.list_evidence(tx, dispute)
         order = await orders.find(tx, merchant_id, dispute.order_id)
+        unforwarded = await disputes.find_unforwarded(tx, merchant_id, [dispute])
         offers = [
             offer
             for offer in payment_actions.offer_decisions(dispute)
@@ -86,6 +87,7 @@ async def _page(
         notes=dispute_notes,
         files=files,
         decides=request.may("disputes.decide"),
+        is_unforwarded=bool(unforwarded),
         is_full=len(dispute_notes) >= MOST_NOTES,
         longest_note=LONGEST_NOTE,
         values={name: (values or {}).get(name, "") for name in _FIELDS},
@@ -190,6 +192,35 @@ def _parse_deadline(request: PageRequest, text: str) -> date | None:
     return day if today <= day <= today + _LATEST_DEADLINE else None
 
 
+async def mark_forwarded(request: PageRequest) -> Response:
+    """Record that the merchant's response was forwarded to the bank.
+
+    Sending the same form again has no effect.
+    """
+    form, dispute = await request.form(), await _visit(request)
+    how, ids = form.get("how", "").strip(), (dispute.merchant_id, dispute.id)
+    if not 0 < len(how) <= _LONGEST_REASON:
+        return await _page(request, 400, {"how": GIVE_A_REASON_255}, form)
+    actor = people.actor_of(request.login, how)
+
+    async def work(tx: Tx) -> str:
+        # Take the locks in this order: merchant, audit log, order.
+        await merchants.lock(tx, dispute.merchant_id)
+        await merchants.record_audit(tx, actor, "disputes forward", *ids, request.now)
+        await disputes.record_forwarding(tx, *ids, how, request.now)
+        return dispute.id
+
+    try:
+        await form_ids.run_once(request, work)
+    except (Invalid, KeyReused):
+        error = N_(
+            "No response of the merchant waits here: somebody has marked it as forwarded, the "
+            "dispute has been decided, or this form was used already. Nothing was done by it"
+        )
+        return await _page(request, 409, {"decision": error}, form)
+    return _redirect(request, "forwarded")
+
+
 async def add_note(request: PageRequest) -> Response:
     """Add a note, which the merchant's team can read.
 
@@ -259,6 +290,15 @@ pages: Final = (
             about=proof_facts.of_dispute,
         )
         for action in DISPUTE_ACTIONS
+    ),
+    Page(
+        "POST",
+        f"{_DISPUTE}/forwarded",
+        "disputes.decide",
+        mark_forwarded,
+        fields=("how",),
+        proves=N_("Mark a response as forwarded to the bank"),
+        about=proof_facts.of_dispute,
     ),
     Page(
         "POST",

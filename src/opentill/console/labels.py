@@ -180,6 +180,7 @@ DISPUTE_DECISION: Final = {
 DISPUTE_RESULT: Final = {
     "deadline": N_("The deadline is set."),
     "note": N_("The note is added."),
+    "forwarded": N_("The response is marked as forwarded to the bank."),
     "dispute-won": N_("Dispute marked as won. {merchant} keeps {amount}."),
     "dispute-lost": N_("Dispute marked as lost. {amount} was taken from {merchant}."),
     "dispute-recovered": N_(

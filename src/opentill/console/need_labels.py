@@ -40,7 +40,7 @@ NEED_COLUMN: Final = {
 NEED_TEXT: Final = {
     "responses": N_(
         "Merchants contested or accepted these disputes. Submit the evidence to the payment "
-        "provider, or accept the dispute there, and add a note to the dispute when you have."
+        "provider, or accept the dispute there, and mark the response as forwarded when you have."
     ),
     "disputes": N_(
         "Respond to these disputes at the gateway. Their deadline is within three days, or over."

@@ -84,7 +84,7 @@ async def _render_dispute(
             attempt = await orders.find_attempt(tx, merchant.id, dispute.attempt_id)
     card = attempt and orders.card_of_attempt(attempt)
     statement = _find_statement(dispute, dispute_notes)
-    responded_at = _find_response_time(dispute, files, dispute_notes)
+    responded_at = _find_response_time(dispute, files, dispute_notes, history)
     return render.page(
         request,
         "dispute.html",
@@ -142,17 +142,16 @@ def _find_statement(dispute: Dispute, dispute_notes: list[Note]) -> str:
 
 
 def _find_response_time(
-    dispute: Dispute, files: list[Evidence], dispute_notes: list[Note]
+    dispute: Dispute, files: list[Evidence], dispute_notes: list[Note], rows: list[HistoryRow]
 ) -> int | None:
-    """Return when the operator wrote a note after the merchant's last evidence; None if not yet.
+    """Return when the operator forwarded the merchant's last evidence; None if not yet.
 
-    The note says what the operator has submitted to the bank.
+    ``rows`` are the rows of the order's history.
     """
     if dispute.responded_at is None:
         return None
     own = [file.at for file in files] + [note.at for note in dispute_notes if note.by_merchant]
-    last = max([dispute.responded_at, *own])
-    return next((n.at for n in dispute_notes if not n.by_merchant and n.at >= last), None)
+    return disputes.forwarded_at(dispute, rows, max([dispute.responded_at, *own]))
 
 
 async def _find_dispute(tx: Tx, request: PageRequest) -> Dispute:

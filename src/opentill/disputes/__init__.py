@@ -40,7 +40,7 @@ from opentill.disputes.overview import (
     sum_at_stake,
     total_of,
 )
-from opentill.disputes.responses import respond
+from opentill.disputes.responses import forwarded_at, record_forwarding, respond
 from opentill.disputes.service import (
     add_note,
     apply_outcome,
@@ -92,6 +92,7 @@ __all__ = [
     "find_anywhere",
     "find_order_ids",
     "find_unforwarded",
+    "forwarded_at",
     "list_evidence",
     "list_for_order",
     "list_notes",
@@ -101,6 +102,7 @@ __all__ = [
     "open_manually",
     "page",
     "read_evidence",
+    "record_forwarding",
     "recovered_at",
     "remove_evidence",
     "respond",

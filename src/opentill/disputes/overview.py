@@ -126,7 +126,7 @@ async def search_all(tx: Tx, criteria: DisputeFilter, limit: int) -> list[Disput
 async def list_unforwarded(tx: Tx, limit: int) -> list[Dispute]:
     """Return open disputes of all merchants whose response waits for staff, oldest response first.
 
-    A response waits until staff have added a note after it, which says what they sent.
+    A response waits until staff have recorded that they forwarded it to the bank.
     """
     return await queries.UNFORWARDED.all(tx, limit=limit)
 

@@ -117,13 +117,14 @@ DUE = Query(
 OF_ALL = newest_by_status(
     Dispute, "disputes", "(:response::text is null or coalesce(response, 'NONE') = :response) and"
 )
-# The merchant of the dispute `d` has responded, and staff have added no note after the merchant's
-# last response, note or evidence.
+# The merchant of the dispute `d` has responded, and staff have not recorded since the merchant's
+# last response, note or evidence that they forwarded it (`responses.py`). A note is no such record.
 _WAITS_FOR_STAFF = """
     d.status = 'OPEN' and d.response is not null and not exists (
-        select from dispute_notes n
-        where n.merchant_id = d.merchant_id and n.dispute_id = d.id and not n.by_merchant
-            and n.at >= greatest(
+        select from order_history h
+        where h.merchant_id = d.merchant_id and h.order_id = d.order_id
+            and h.event = 'dispute_forwarded' and starts_with(h.cause, d.id)
+            and h.at >= greatest(
                 d.responded_at,
                 (select max(e.at) from dispute_evidence e
                     where e.merchant_id = d.merchant_id and e.dispute_id = d.id),

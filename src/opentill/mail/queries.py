@@ -331,18 +331,22 @@ STAFF = Query(
 # Open disputes of all merchants with a deadline up to `:until`, after `(:after, :after_id)`, for
 # which no reminder of a stage is queued. `:stage` names the stage; `:length` is how long before the
 # deadline it begins. `responded`: the merchant has accepted or contested it, or added a file or a
-# note. `handled`: the operator has added a note after that, for example that the evidence was sent
-# to the bank.
+# note. `handled`: the operator has recorded after that that it was forwarded to the bank; without a
+# response a note of the operator suffices.
 NEAR_DEADLINES = Query(
     NearDeadline,
     """
     select d.merchant_id, d.id, d.order_id, d.amount_minor, d.currency, d.reason, d.respond_by,
         m.name as merchant_name, evidence.at is not null as responded,
-        exists (
+        case when evidence.at is null then exists (
             select from dispute_notes n
             where n.merchant_id = d.merchant_id and n.dispute_id = d.id and not n.by_merchant
-                and n.at >= coalesce(evidence.at, 0)
-        ) as handled
+        ) else exists (
+            select from order_history h
+            where h.merchant_id = d.merchant_id and h.order_id = d.order_id
+                and h.event = 'dispute_forwarded' and starts_with(h.cause, d.id)
+                and h.at >= evidence.at
+        ) end as handled
     from disputes d
     join merchants m on m.id = d.merchant_id
     cross join lateral (select greatest(

@@ -138,8 +138,7 @@ DISPUTE_STATE: Final = {
     "LOST": N_("Lost"),
     "RECOVERED": N_("Recovered"),
 }
-# The state of a dispute as that of the payment.
-DISPUTED_PAYMENT: Final = {
+DISPUTED_PAYMENT: Final = {  # the state of a dispute as that of the payment
     "TO_RESPOND": N_("Dispute needs response"),
     "UNDER_REVIEW": N_("Dispute contested"),
     "ACCEPTED": N_("Dispute accepted"),
@@ -189,6 +188,7 @@ HISTORY_EVENT: Final = {
         "The second payment could not be refunded; the operator takes care of it"
     ),
     "dispute_amount_differs": N_("The bank reports another amount for the dispute"),
+    "dispute_forwarded": N_("The merchant’s response was sent to the bank"),
     "refund_handled": N_("A failed refund was marked as handled"),
     "refund_at_gateway_unmatched": N_(
         "A refund at the payment provider does not fit this payment; the operator takes care of it"

@@ -66,6 +66,7 @@ _HISTORY_TONES: Final = {
     "dispute_amount_differs": "warn",
     "refund_at_gateway_unmatched": "warn",
     "refund_handled": "",
+    "dispute_forwarded": "",
 }
 # Why a CLOSED order was not paid → the event of the history with the same name for the end.
 _CLOSED_AS: Final = {"CANCELED": "voided", "DECLINED": "refused"}
