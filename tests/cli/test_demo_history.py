@@ -43,11 +43,17 @@ async def test_a_month_has_orders_of_every_kind(module_database_url: str) -> Non
             payouts = await tx.fetchval(
                 "select count(*) from payouts where merchant_id = $1 and status = 'PAID'", merchant
             )
+            late = await tx.fetchval(
+                "select max(settled_at - due_at) from orders where merchant_id = $1"
+                " and id not in (select order_id from disputes where merchant_id = $1)",
+                merchant,
+            )
         totals = await figures.read(db, merchant, ZoneInfo("UTC"), world.NOW)
         assert {"PAID", "SETTLED", "REFUNDED", "DISPUTED", "CLOSED"} <= statuses.keys()
         assert 120 < sum(statuses.values()) < 260
         assert [row["status"] for row in disputes] == ["WON", "OPEN"]
         assert payouts == 3
+        assert late == 0  # the forecast of the home page has the due times
         (usd,) = totals.currencies
         assert all(day.payments for day in usd.days[:-1])
         assert usd.comparisons[1].now.refunds > 0 < usd.pending.days[3]

@@ -95,6 +95,9 @@ def test_today_is_charted_by_hour(shop: Shop, clock: Callable[[int], None]) -> N
     assert "in 7 days" not in text
     page = read_home(create_person(server, shop.id, "owner"), shop, days="1", chart="attempts")
     assert "Payments today: 1. 100.0% of the attempts succeeded." in text_of(page)
+    week = text_of(read_home(create_person(server, shop.id, "owner"), shop, days="7"))
+    # Seven days with today until now are compared with as long a time before them.
+    assert "vs. Nov 5 – Nov 11, 12:30 PM: $0.00" in week
 
 
 def test_the_first_of_several_deadlines_is_named_so(shop: Shop) -> None:

@@ -284,7 +284,8 @@ def test_a_deactivated_link_leads_to_activate_and_offers_no_code_to_share(shop: 
     assert "This link is deactivated. Nobody can open it." in text_of(page)
     assert page.text.count('role="status"') == 1  # the banner alone says what was done
     assert '<button class="button" type="submit">Activate</button>' in page.text
-    for text in ("data-main", f"{link['id']}.svg", "mailto:"):
+    assert "This link was never paid." in text_of(page)
+    for text in ("data-main", f"{link['id']}.svg", "mailto:", "Send the address"):
         assert text not in page.text
     owner.post(f"{path}/switch", {"active": "on"})
     assert "The link is active again." in text_of(owner.get(f"{path}?done=on"))

@@ -95,6 +95,13 @@ def test_tabs_have_the_number_of_their_payments_and_filter_by_several_statuses(s
         assert shown == expected, query
         assert {row["id"] for row in payments.export(**query)} == expected, query
     assert "There are no payments with this status." in payments.page(tab="failed")
+    session = shop.create_session(shop.create_product()["id"])
+    for query in ({"tab": "incomplete"}, {"tab": "canceled"}):
+        sessions = f"/dashboard/{shop.id}/sessions"
+        for page in (payments.page(**query), payments.visitor.get(sessions).text):
+            assert ("No customer yet" in page) == (query["tab"] == "incomplete")
+        if query["tab"] == "incomplete":
+            shop.data("POST", f"/v1/checkouts/{session['id']}/expire")
     assert 'name="tab" value="succeeded"' in payments.page(tab="succeeded")
 
 

@@ -154,7 +154,6 @@ class History:
                 at = midnight + self._chance.choice(_HOURS) * _HOUR + self._random_number(_HOUR)
                 (offer,) = self._chance.choices(offers, often)
                 self._plan(at, partial(self._visit, offer))
-            self._plan(midnight + 2 * _HOUR, self._settle)
             if day in (14, 21, 28):
                 self._plan(midnight + 9 * _HOUR, partial(self._pay_out, f"week {day // 7 + 1}"))
         while self._happenings and self._happenings[0][0] < now:
@@ -218,6 +217,9 @@ class History:
         self.bank[attempt.id] = BankPayment(
             attempt.id, order.amount_minor, order.currency, method, now + 2000
         )
+        paid = await orders.find(tx, self.merchant_id, order_id)
+        # The worker settles a payment within seconds of its due time.
+        self._plan(paid.due_at or now, self._settle)
         number = self.paid
         if number % 17 == 5:  # noqa: PLR2004 - refunded, every third time partially
             amount = "5.00" if number % 3 == 0 else None
@@ -230,6 +232,7 @@ class History:
             self._plan(now + 3 * _DAY, partial(self._dispute, order_id, "OPENED"))
             if number == 34:  # noqa: PLR2004 - the other remains open
                 self._plan(now + 8 * _DAY, partial(self._dispute, order_id, "WON"))
+                self._plan(now + 8 * _DAY, self._settle)
 
     async def _refund(
         self, order_id: str, amount: str | None, tx: "Tx", now: int, *, failure: str = ""

@@ -7,6 +7,7 @@ from typing import Final, Literal
 import msgspec
 from markupsafe import Markup
 
+from opentill.core import times
 from opentill.core.money import Money
 from opentill.dashboard import awaited
 from opentill.dashboard.labels import COMPARED_PERIOD, HOME_CHART, PERIOD
@@ -168,7 +169,7 @@ class FigureTexts:
         index = SPANS.index(self.shown_days)
         sums, attempts = row.comparisons[index], self._figures.attempts_compared[index]
         course, currency = self._course(row), row.balance.currency
-        compared_until = self._localizer.time_of_day(sums.period.before_until, self._zone)
+        period = self._compared_times(sums.period)
 
         def headline(
             measure: Measure,
@@ -186,7 +187,7 @@ class FigureTexts:
                 has_today=has_today,
                 by_hour=self._is_by_hour,
             )
-            compared = str(self._gettext(label, before=measure.before, time=compared_until))
+            compared = str(self._gettext(label, before=measure.before, **period))
             return Headline(name, measure.now, compared, measure.change, sparkline)
 
         def amounts(minors: Sequence[int]) -> list[str]:
@@ -241,6 +242,18 @@ class FigureTexts:
             measures.append(self._rate(attempts.now, attempts.before))
         name = PERIOD[str(self.shown_days)]
         return PeriodTable(name, self._compared(sums.period), tuple(measures))
+
+    def _compared_times(self, period: Period) -> dict[str, str]:
+        """Return the first day, the last day and the time of day at which the comparison ends."""
+
+        def day(at: int) -> str:
+            return self._localizer.short_day(times.moment(at, self._zone).date())
+
+        return {
+            "since": day(period.before_since),
+            "until": day(period.before_until),
+            "time": self._localizer.time_of_day(period.before_until, self._zone),
+        }
 
     def _compared(self, period: Period) -> Markup:
         def moment(at: int) -> Markup:

@@ -322,8 +322,8 @@ PAYOUT_STATUS: Final = {
 }
 COMPARED_PERIOD: Final = {
     "1": N_("vs. yesterday by {time}: {before}"),
-    "7": N_("vs. previous 7 days: {before}"),
-    "30": N_("vs. previous 30 days: {before}"),
+    "7": N_("vs. {since} – {until}, {time}: {before}"),
+    "30": N_("vs. {since} – {until}, {time}: {before}"),
 }
 HOME_CHART: Final = {
     "volume": N_("Volume"),

@@ -2,6 +2,15 @@
 // beside it. Without this script the preview shows the values that were saved or sent.
 "use strict";
 
+// Removes the error of a choice that has been made since.
+function forgetError(field) {
+  field.removeAttribute("aria-invalid");
+  if (field.getAttribute("aria-describedby") === `${field.id}-error`) {
+    field.removeAttribute("aria-describedby");
+  }
+  document.getElementById(`${field.id}-error`)?.remove();
+}
+
 for (const preview of document.querySelectorAll(".page-preview")) {
   const form = preview.parentElement.querySelector("form[method=post]");
   const text = (name) => form.elements[name]?.value.trim() ?? "";
@@ -16,8 +25,9 @@ for (const preview of document.querySelectorAll(".page-preview")) {
     const style = { style: "currency", currency: text("currency") };
     return new Intl.NumberFormat(document.documentElement.lang, style).format(number);
   };
-  form.addEventListener("input", () => {
+  form.addEventListener("input", ({ target }) => {
     const product = form.elements.product;
+    if (target === product && product.value !== "undecided") forgetError(product);
     const isChosen = product && product.value && product.value !== "undecided";
     const chosen = isChosen ? product.selectedOptions[0].textContent.split(" – ") : [];
     show("name", isChosen ? chosen[0] : text("name"));
