@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 from dashboard.pages import text_of
-from dashboard.test_disputes import PDF, open_dispute, page_path, upload
+from dashboard.test_disputes import PDF, decide, open_dispute, page_path, upload
 from opentill import disputes
 from support.api_server import Shop
 from support.people import create_person
@@ -101,11 +101,46 @@ def test_a_forwarded_response_confirms_the_evidence(
 
 def test_the_list_shows_how_many_to_respond_to_and_what_is_at_stake(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "viewer")
-    first, _ = open_dispute(shop), open_dispute(shop)
+    first, second = open_dispute(shop), open_dispute(shop)
     now = shop.api_server.app.clock()
     shop.api_server.tx(
         lambda tx: disputes.set_deadline(tx, shop.id, first.id, now + 86_400_000, now)
     )
     page = text_of(ada.get(page_path(shop)))
     assert "To respond 2 first by " in page
-    assert "At stake $49.98 with the dispute fees" in page
+    assert "At stake $49.98 to respond and contested, with the dispute fees" in page
+    assert "Disputes this month 2 2 open, 0 won, 0 lost" in page
+    for dispute, response in ((first, "CONTESTED"), (second, "ACCEPTED")):
+        shop.api_server.tx(
+            lambda tx, id_=dispute.id, response=response: disputes.respond(
+                tx, shop.id, id_, response, who="ann", now=now
+            )
+        )
+    decide(shop, second, "lost")
+    page = text_of(ada.get(page_path(shop)))
+    assert "At stake $24.99 to respond and contested" in page
+    assert "Disputes this month 2 1 open, 0 won, 1 lost" in page
+
+
+def test_a_lost_dispute_is_explained_on_the_payment_and_nothing_was_attached(shop: Shop) -> None:
+    ada = create_person(shop.api_server, shop.id, "owner")
+    dispute = open_dispute(shop)
+    path = page_path(shop, dispute.id)
+    html = ada.get(path).text
+    assert "Attached automatically" in html
+    # Enter in a field sends nothing; a dialog asks before the response is sent.
+    form = html.partition('<form id="contest"')[2].partition("</form>")[0]
+    buttons = re.findall(r"<button[^>]*>", form)
+    assert buttons[0] == '<button type="submit" disabled hidden>'
+    assert 'popovertarget="submit-response"' in buttons[1]
+    assert "Submit the response?" in text_of(form)
+    decide(shop, dispute, "lost")
+    assert "Attached automatically" not in ada.get(path).text
+    page = ada.get(f"/dashboard/{shop.id}/payments/{dispute.order_id}")
+    text = text_of(page)
+    assert "Dispute lost The bank decided for the customer on" in text
+    assert "$24.99 was taken from your balance. $9.99 and the dispute fee of $15.00." in text
+    assert "Lost to the dispute -$24.99 $9.99 and the dispute fee of $15.00." in text
+    assert f'href="/dashboard/{shop.id}/disputes/{dispute.id}">View the dispute' in page.text
+    assert "Chargeback fee" not in text
+    assert "Charged back" not in text_of(ada.get(f"/dashboard/{shop.id}/payments"))

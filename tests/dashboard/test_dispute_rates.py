@@ -34,7 +34,9 @@ def test_the_rate_is_shown_by_month_and_card_brand(shop: Shop) -> None:
         "1.50% from 1,500 disputes a month Below the limit of 1,500 disputes",
     ):
         assert text in page, page
-    month = "Disputes this month 1 0 won, 0 lost Dispute rate 25.00% this month, of 4 payments"
+    month = (
+        "Disputes this month 1 1 open, 0 won, 0 lost Dispute rate 25.00% this month, of 4 payments"
+    )
     assert month in text_of(ada.get(path))
     staff_page = text_of(agent.get("/console/disputes/rate", params={"merchant": shop.id}))
     assert "Visa 4 1 0 0 25.00%" in staff_page

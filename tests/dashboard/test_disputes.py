@@ -124,7 +124,7 @@ def test_a_dispute_shows_its_facts_movements_and_history(shop: Shop) -> None:
     decide(shop, dispute, "recovered")
     page = text_of(ada.get(page_path(shop, dispute.id)))
     for text in (
-        "Recovered: the bank returned the money", "Chargeback fee", "-$15.00",
+        "Recovered: the bank returned the money", "Dispute fee", "-$15.00",
         "Chargeback recovered",
     ):  # fmt: skip
         assert text in page

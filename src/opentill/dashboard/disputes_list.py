@@ -1,6 +1,7 @@
 """The list of a merchant's disputes, its CSV file, and the dispute rates."""
 
 from collections.abc import Mapping
+from datetime import UTC
 from typing import Final, Literal
 
 from starlette.responses import Response
@@ -8,6 +9,7 @@ from starlette.responses import Response
 from opentill import disputes, figures, orders
 from opentill.core.money import Money
 from opentill.dashboard import menu_counts, page_helpers
+from opentill.figures.model import local
 from opentill.orders import OrderCustomer
 from opentill.portal import dispute_rates, downloads, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -26,19 +28,23 @@ async def show_list(request: PageRequest) -> Response:
     state = _read_choice(request)
     number = lists.page_number(request)
     customers = dict[tuple[str, str], OrderCustomer]()
-    stakes: list[disputes.Stake] = []
     async with request.app.db.snapshot() as tx:
         rows, counts = await disputes.page(
             tx, request.merchant_id, state, days.range, number, lists.SIZE
         )
         cases = await menu_counts.read_cases(request, tx)
-        if cases.disputes:
-            stakes = await disputes.sum_at_stake(tx, request.merchant_id)
+        stakes = await disputes.sum_at_stake(tx, request.merchant_id, with_contested=True)
         unforwarded = await disputes.find_unforwarded(tx, request.merchant_id, rows)
         if request.access.may("customers.read"):
             customers = await orders.find_customers_of_orders(
                 tx, ((row.merchant_id, row.order_id) for row in rows)
             )
+        month_start = local(request.now, UTC).replace(
+            day=1, hour=0, minute=0, second=0, microsecond=0
+        )
+        opened = await disputes.count_by_state(
+            tx, request.merchant_id, (int(month_start.timestamp() * 1000), request.now)
+        )
         this_month = await dispute_rates.read_in(
             tx, request.localizer, request.merchant_id, request.now, months=1
         )
@@ -56,6 +62,7 @@ async def show_list(request: PageRequest) -> Response:
         at_stake=[Money(stake.loss_minor, stake.currency) for stake in stakes],
         pager=lists.Pager(number, disputes.total_of(counts, state)),
         filters=_read_query_string(request),
+        opened=opened,
         this_month=this_month[0] if this_month else None,
         rows=[(row, Money(row.amount_minor, row.currency)) for row in rows],
     )

@@ -310,7 +310,7 @@ def lost(dispute: Dispute, offset_minor: int, released_minor: int) -> list[Movem
     return [
         *_move_settled(dispute, "UNFREEZE", "frozen", "available", "Dispute lost"),
         *_move(dispute, "CHARGEBACK", account, "gateway", dispute.debit_minor, "Chargeback"),
-        *_move(dispute, "CHARGEBACK_FEE", account, "platform", dispute.fee_minor, "Chargeback fee"),
+        *_move(dispute, "CHARGEBACK_FEE", account, "platform", dispute.fee_minor, "Dispute fee"),
         *_move(
             dispute, "ROLLING_RESERVE_OFFSET", "reserve", "available", offset_minor,
             "Rolling reserve covers the chargeback",

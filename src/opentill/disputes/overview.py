@@ -81,12 +81,12 @@ async def count_waiting(tx: Tx, merchant_id: str, now: int) -> WaitingCases:
     return await queries.WAITING.one(tx, merchant_id=merchant_id, limit=MOST_COUNTED, now=now)
 
 
-async def sum_at_stake(tx: Tx, merchant_id: str) -> list[Stake]:
+async def sum_at_stake(tx: Tx, merchant_id: str, *, with_contested: bool = False) -> list[Stake]:
     """Return what open disputes without a response can cost a merchant, by currency.
 
-    It is the amount of each dispute and its fee.
+    ``with_contested`` adds the contested ones. It is the amount of each dispute and its fee.
     """
-    return await queries.AT_STAKE.all(tx, merchant_id=merchant_id)
+    return await queries.AT_STAKE.all(tx, merchant_id=merchant_id, with_contested=with_contested)
 
 
 class DisputeFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -96,7 +96,8 @@ AT_STAKE = Query(
     """
     select debit_currency as currency, sum(debit_minor + fee_minor)::bigint as loss_minor
     from disputes
-    where merchant_id = :merchant_id and status = 'OPEN' and response is null
+    where merchant_id = :merchant_id and status = 'OPEN'
+        and (response is null or :with_contested::boolean and response = 'CONTESTED')
     group by debit_currency order by debit_currency
     """,
 )

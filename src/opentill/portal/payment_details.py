@@ -117,6 +117,12 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
         return next((one for one in self.disputes if one.status == "OPEN"), None)
 
     @property
+    def lost_dispute(self) -> Dispute | None:
+        """The newest dispute if the bank decided it for the customer; None also without access."""
+        newest = self.disputes[0] if self.disputes else None
+        return newest if newest is not None and newest.status == "LOST" else None
+
+    @property
     def held_for_dispute_minor(self) -> int | None:
         """The money that cannot be paid out before the dispute is decided, in settled currency.
 
