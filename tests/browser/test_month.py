@@ -193,12 +193,15 @@ async def _resolve_differences(month: Month) -> None:
     text = await fin.submit_form(COMPARE_FORM, file=_csv_upload([*rows, unknown], "november.csv"))
     assert "4 differ" in text, text
     assert "Differences between reports and books: 4" in await month.read_needs_attention()
-    reasons = {"Not the same": "they owe us 12.25", "Missing in the books": "another shop’s"}
+    reasons = {
+        "Books and report differ": "they owe us 12.25",
+        "Missing in the books": "another shop’s",
+    }
     for difference, reason in reasons.items():
         await fin.open_page("/console/reconciliation?which=open")
         await fin.follow_link(f'table a:has-text("{difference}")')
         adjustment = {}
-        if difference == "Not the same":
+        if difference == "Books and report differ":
             adjustment = {"adjust": "correct", "amount": "-12.25", "order": books.paid_order_ids[2]}
         text = await fin.submit_form('form[action$="/resolve"]', reason=reason, **adjustment)
         assert "The difference is resolved" in text, text
@@ -357,7 +360,7 @@ async def _make_payout_runs(month: Month) -> None:
         amounts = await _send_run(month, currency, f"2026-11 {currency}")
         assert len(amounts) == sum(shop.currency == currency for shop in month.shops)
         lines = [(id_, "sent", amount) for id_, amount in amounts.items()]
-        assert f"{len(lines)} sent, 0 came back" in await _upload_report(month, currency, lines)
+        assert f"{len(lines)} paid, 0 came back" in await _upload_report(month, currency, lines)
     amounts = await _send_run(month, "EUR", "2026-11")
     async with month.app.db.connection() as tx:
         sql = "select id from payouts where merchant_id = $1"
@@ -368,7 +371,7 @@ async def _make_payout_runs(month: Month) -> None:
         for id_, amount in amounts.items()
     ]
     text = await _upload_report(month, "EUR", lines)
-    assert "1 sent, 0 came back" in text, text
+    assert "1 paid, 0 came back" in text, text
     assert "1 wait for a second person" in text, text
     await fin.open_page("/console/approvals")
     assert "Approved." in await fin.submit_form('form[action$="/approve"]')
@@ -382,7 +385,7 @@ async def _make_payout_runs(month: Month) -> None:
     second_run = await _send_run(month, "EUR", "2026-11 again")
     assert list(second_run.values()) == [amounts[returned_id]]
     lines = [(id_, "sent", amount) for id_, amount in second_run.items()]
-    assert "1 sent, 0 came back" in await _upload_report(month, "EUR", lines)
+    assert "1 paid, 0 came back" in await _upload_report(month, "EUR", lines)
 
 
 async def _end_month(month: Month) -> None:

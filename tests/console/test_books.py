@@ -90,6 +90,10 @@ def test_a_payout_run_goes_from_due_merchants_to_the_bank_report_and_its_differe
     )
     response = _upload(finance, f"{RUNS}/report", "report", lines)
     assert "sent=1&returned=0&known=0&found=1" in response.headers["location"]
+    read = finance.get(response.headers["location"]).text
+    (result,) = re.findall(r'<div class="(box[^"]*)" role="status">', read)
+    assert result == "box"  # not green: something remains to be resolved
+    assert "Read: 1 paid, 0 came back, 1 differences to resolve." in read
     repeated = _upload(finance, f"{RUNS}/report", "report", lines)
     assert "was read before" in finance.get(repeated.headers["location"]).text
     assert "B-1" in finance.get(path).text

@@ -72,6 +72,7 @@ def test_the_owner_is_invited_with_the_merchant(api_server: ApiServer) -> None:
     for _ in range(2):  # a double click submits the form twice
         page = admin.post(PATH, form).text
         assert "ben@quay.example is invited" in page
+        assert "New merchant" not in page.partition("</h1>")[0].rpartition("<h1")[2]
         links |= set(re.findall(r"(/invite/[\w-]{43})", page))
     (link,) = links
     assert "Quay Tea at sea" in admin.get(link).text

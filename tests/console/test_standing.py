@@ -97,6 +97,8 @@ def test_closing_lists_the_blockers_and_needs_the_merchants_name(
     unconfirmed = submit(shop, admin, form)
     assert unconfirmed.status_code == 400
     assert 'id="closed-confirm-error"' in unconfirmed.text
+    assert "exactly as it stands above this field" in unconfirmed.text
+    assert "Merchant: <strong><bdi>Harbour Books</bdi></strong></p>" in unconfirmed.text
     shop.api_server.tx(lambda tx: merchants.change_status(tx, shop.id, "resumed", ANN, now))
     shop.create_paid_order()
     shop.api_server.tx(lambda tx: merchants.change_status(tx, shop.id, "suspended", ANN, now))

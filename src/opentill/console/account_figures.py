@@ -30,7 +30,7 @@ async def read(tx: Tx, request: PageRequest, account_id: str) -> dict[str, Any]:
         tx, account_id, _MOST_DIFFERENCES, resolved=False
     )
     periods: list[dict[str, Any]] = []
-    for text, sums in ((N_("24 hours"), day), (N_("30 days"), month)):
+    for text, sums in ((N_("24 hours"), day), (N_("30 days until now"), month)):
         performance = account_views.performance(sums, account_id)
         periods.append(
             {

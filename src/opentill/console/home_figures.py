@@ -73,13 +73,24 @@ def range_before(days: Days, now: int) -> tuple[int, int] | None:
 def compare(localizer: Localizer, days: Days, now: int, before: str) -> str:
     """Name the range before (``range_before``) and its figure."""
     first, last = _bounds(days, now)
-    text = localizer.ngettext(
-        "vs. previous day: {before}",
-        "vs. previous {number} days: {before}",
-        (last - first).days + 1,
-        before=before,
+    number = (last - first).days + 1
+    if days.until > now:  # today is not over, so the range before ends at the same time of day
+        return str(
+            localizer.ngettext(
+                "vs. previous day, until this time: {before}",
+                "vs. previous {number} days, until this time: {before}",
+                number,
+                before=before,
+            )
+        )
+    return str(
+        localizer.ngettext(
+            "vs. previous day: {before}",
+            "vs. previous {number} days: {before}",
+            number,
+            before=before,
+        )
     )
-    return str(text)
 
 
 class FigureTexts:

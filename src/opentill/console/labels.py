@@ -154,7 +154,7 @@ DIFFERENCE: Final = {
     "missing_in_ledger": N_("Missing in the books"),
     "missing_in_report": N_("Missing in the report"),
     "double_in_report": N_("Twice in the report"),
-    "different": N_("Not the same"),
+    "different": N_("Books and report differ"),
 }
 DIFFERENCE_ERROR: Final = {
     "reason": GIVE_A_REASON,

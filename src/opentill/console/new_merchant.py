@@ -27,11 +27,12 @@ _FIRST: Final = ("platform_fee_rate", "settlement_delay_days")
 
 
 class _Created(msgspec.Struct, frozen=True):
-    """A new merchant, the address of the invited owner and the link, which no mail can carry."""
+    """A new merchant, its owner's address, and the link that no mail can carry."""
 
     merchant_id: str
     owner: str = ""
     link: str = ""
+    name: str = ""
 
 
 def _suggested_terms(now: int) -> dict[str, str]:
@@ -139,7 +140,7 @@ async def create_merchant(request: PageRequest) -> Response:
 
     owner = form.get("owner", "").strip() if request.may("people.manage") else ""
     try:
-        created = await _create(request, create, owner, actor)
+        created = await _create(request, create, (name, owner), actor)
     except KeyReused:
         return _page(request, 409, {"name": form_ids.FORM_REUSED}, form)
     except invitations.Refused as refusal:
@@ -150,9 +151,16 @@ async def create_merchant(request: PageRequest) -> Response:
 
 
 async def _create(
-    request: PageRequest, create: Callable[[Tx], Awaitable[str]], owner: str, actor: Actor
+    request: PageRequest,
+    create: Callable[[Tx], Awaitable[str]],
+    names: tuple[str, str],
+    actor: Actor,
 ) -> _Created:
-    """Create the merchant and, if ``owner`` is not "", invite them in the same transaction."""
+    """Create the merchant and invite its owner in the same transaction, if there is one.
+
+    ``names``: the merchant's name, and the owner's address, "" for none.
+    """
+    name, owner = names
     if not owner:
         return _Created(await form_ids.run_once(request, create))
 
@@ -166,7 +174,7 @@ async def _create(
             role="owner",
         )
         new = await invitations.create(tx, settings, invitation, actor, request.now)
-        return _Created(merchant_id, new.link.email, invitations.shown_link(settings, new))
+        return _Created(merchant_id, new.link.email, invitations.shown_link(settings, new), name)
 
     return await form_ids.create_secret(request, create_and_invite, _Created)
 

@@ -43,7 +43,7 @@ PAYOUT_STATUS: Final = {
 }
 RETURNED_PAYOUT: Final = NC_("payout", "Returned")
 REPORT_RESULT: Final = {
-    "new": N_("Read: {sent} sent, {returned} came back, {found} differences to resolve."),
+    "new": N_("Read: {sent} paid, {returned} came back, {found} differences to resolve."),
     "before": N_("This file was read before. Nothing was changed."),
 }
 RUN_ERROR: Final = {

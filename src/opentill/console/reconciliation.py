@@ -286,5 +286,6 @@ pages: Final = (
         "balance.adjust",
         resolve_difference,
         fields=_ALWAYS_IN_FORM,
+        proves=N_("Resolve a difference"),
     ),
 )

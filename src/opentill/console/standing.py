@@ -156,7 +156,7 @@ async def _check_confirmed(tx: Tx, merchant_id: str, form: Mapping[str, str]) ->
     """Raise _Refused unless the form contains the merchant's name."""
     merchant = await merchants.find(tx, merchant_id)
     if pasted.trim(form.get("confirm", "")) != merchant.name:
-        error = N_("Type the merchant's name as it stands at the top of this page")
+        error = N_("Type the merchant’s name exactly as it stands above this field")
         raise _Refused("confirm", error)
 
 
