@@ -2,7 +2,7 @@
 
 import re
 
-from dashboard.pages import text_of
+from dashboard.pages import new_form_id, text_of
 from opentill import orders, payouts
 from support.api_server import Shop
 from support.people import Visitor, create_person
@@ -63,3 +63,29 @@ def test_the_event_of_a_payout_leads_to_it_and_has_readable_times(shop: Shop) ->
     times = page.partition("Times in the payload")[2].partition("</dd>")[0]
     assert re.findall(r"<code[^>]*>(\w+)</code>", times) == ["created_at", "paid_at"]
     assert times.count("<time ") == 2
+
+
+def test_the_page_of_an_event_waits_for_the_result_of_its_first_sending(shop: Shop) -> None:
+    server = shop.api_server
+    developer = create_person(server, shop.id, "developer")
+    shop.create_paid_order()
+    endpoint_id = shop.create_endpoint()["id"]  # added after the event
+    (event_id, *_) = event_ids(read_events(developer, shop))
+    path = f"/dashboard/{shop.id}/developers/events/{event_id}"
+    form = {"form_id": new_form_id(developer, path), "endpoint": endpoint_id}
+    (sent,) = {developer.post(f"{path}/resend", form).headers["location"] for _ in range(2)}
+    assert sent == f"{path}?done=resent"
+    page = developer.get(sent)
+    assert "It is sent now." in page.text
+    assert 'hx-select-oob="#results"' in page.text
+    update = "update webhook_deliveries set {} where merchant_id = $1"
+    server.sql(update.format("updated_at = updated_at - 60001"), shop.id)
+    assert "hx-trigger" not in developer.get(sent).text  # polling ends without a result, too
+    result = "status = 'SUCCEEDED', attempts = 1, try_at = null, updated_at = updated_at + 60001"
+    server.sql(update.format(result), shop.id)
+    page = developer.get(sent)
+    assert "The event was sent. The results are below." in page.text
+    assert "hx-trigger" not in page.text
+    form = {"form_id": new_form_id(developer, path), "endpoint": endpoint_id}
+    developer.post(f"{path}/resend", form)
+    assert "It is sent again now." in developer.get(sent).text

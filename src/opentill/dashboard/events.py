@@ -18,10 +18,20 @@ from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.reference import highlighting
 from opentill.web.translations import N_
-from opentill.webhooks import TYPES, DeliveryState, Endpoint, EventPage, LogQuery, StoredEvent
+from opentill.webhooks import (
+    TYPES,
+    Delivery,
+    DeliveryState,
+    Endpoint,
+    EventPage,
+    LogQuery,
+    StoredEvent,
+)
 
 # The least successful delivery of an event, which the list shows; RETRYING has failed before.
 _WORST_FIRST: Final[tuple[DeliveryState, ...]] = ("FAILED", "RETRYING", "PENDING", "SUCCEEDED")
+_POLL_S: Final = 1
+_POLLED_MS: Final = 60_000  # the page polls for at most this time, until a delivery has a result
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -137,6 +147,9 @@ async def _render_event(
         event, deliveries = await webhooks.find_event(tx, merchant.id, request.ids["event"])
         endpoints = await webhooks.search(tx, merchant.id)
         (row,) = await _build_rows(tx, request, [event])
+    done = lists.choice(request, "done", ("resent",))
+    pending = [each.delivery for each in deliveries.values() if _is_due(each.delivery, request.now)]
+    polls = done and any(request.now < each.updated_at + _POLLED_MS for each in pending)
     return render.page(
         request,
         "event.html",
@@ -148,9 +161,17 @@ async def _render_event(
         endpoints=[(endpoint, deliveries.get(endpoint.id)) for endpoint in endpoints],
         receivers=sum(_receives(endpoint, event) for endpoint in endpoints),
         form_id=form_ids.new_form_id,
-        done=lists.choice(request, "done", ("resent",)),
+        done=done,
+        is_pending=bool(pending),
+        is_first=not any(each.attempts for each in pending),
+        polls_after_s=_POLL_S if polls else None,
         highlight=highlighting.highlight,
     )
+
+
+def _is_due(delivery: Delivery, now: int) -> bool:
+    """Whether a delivery is to be attempted by now, so that its result is awaited."""
+    return delivery.try_at is not None and delivery.try_at <= now
 
 
 def _receives(endpoint: Endpoint, event: StoredEvent) -> bool:
