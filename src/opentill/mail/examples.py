@@ -204,7 +204,7 @@ def _about_settings(merchant: Merchant, who: str, now: int) -> _Contents:
 
 def _to_persons(who: str, now: int) -> _Contents:
     return {
-        "invitation": InvitationContent(by=who, expires_at=now + 7 * DAY_MS, role="support"),
+        "invitation": InvitationContent(by=who, expires_at=now + DAY_MS, role="support"),
         "reset": PasswordResetContent(at=now),
         "new_login": LoginContent(
             address="192.0.2.10",
