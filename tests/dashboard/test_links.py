@@ -259,6 +259,22 @@ def test_a_link_for_one_payment_is_said_to_be_for_one(shop: Shop) -> None:
         assert ("any number of customers" in text) == (uses is None)
 
 
+def test_a_used_up_link_is_not_said_to_be_payable(shop: Shop) -> None:
+    owner, customer = create_person(shop.api_server, shop.id, "owner"), Visitor(shop.api_server)
+    body = {"productId": shop.create_product()["id"], "maxUses": 1}
+    link = shop.data("POST", "/v1/payment-links", json=body)
+    path, address = f"/dashboard/{shop.id}/links/{link['id']}", urlsplit(str(link["url"])).path
+    assert "it can be paid once." in owner.get(path).text
+    form_id = new_form_id(customer, f"{address}?again=1")
+    form = {"form_id": form_id, "lang": "en", "quantity": "1"}
+    session = customer.post(address, form).headers["location"]
+    key = urlsplit(session).path.removeprefix("/checkout/")
+    shop.confirm(shop.data("GET", f"/v1/checkouts/{key}")["orderId"])
+    page = text_of(owner.get(path))
+    assert "It has been used up, and takes no more payments." in page
+    assert "Send it to your customer" not in page
+
+
 def test_the_list_of_links_has_tabs_and_tells_links_of_one_product_apart(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     product = shop.create_product()["id"]
