@@ -128,6 +128,14 @@ def test_the_name_of_a_product_finds_its_payments(shop: Shop) -> None:
     # Several products: the newest payments of all of them.
     assert f"{root}/payments?product={tea}" not in links(owner, shop, "green")
     assert " 7 " in search(owner, shop, "green")["Payments"]
+    assert f"{root}/payments?query=green" in links(owner, shop, "green")
+    # That list, where a text finds payments by what they say themselves, leads to them as well.
+    page = owner.get(f"{root}/payments", params={"query": "green"})
+    for words in ("6 payments of Green tea", "1 payment of Green cup"):
+        assert words in text_of(page)
+    assert f'href="{root}/payments?product={tea}"' in page.text
+    with_days = {"query": "green", "from": "2020-01-01", "to": "2020-01-02"}
+    assert "6 payments" in text_of(owner.get(f"{root}/payments", params=with_days))
     addresses = links(owner, shop, "green c")
     assert f"{root}/payments/{other}" in addresses
     assert f"{root}/payments/{order}" not in addresses

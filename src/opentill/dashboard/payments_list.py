@@ -12,9 +12,10 @@ from starlette.responses import Response
 from opentill import orders
 from opentill.core import amounts
 from opentill.core.errors import Invalid
-from opentill.dashboard import page_helpers, payments_columns, payments_tabs
+from opentill.dashboard import page_helpers, payments_columns, payments_tabs, product_payments
 from opentill.dashboard.labels import PAYMENT_FILTER_ERROR
 from opentill.dashboard.payments_tabs import TABS, Tab
+from opentill.dashboard.product_payments import ProductPayments
 from opentill.gateways.model import Method
 from opentill.list_counts import FOREVER
 from opentill.orders import SHOWN_STATUSES, ExportQuery, Order, OrdersQuery, ShownStatus
@@ -197,10 +198,14 @@ async def show(request: PageRequest) -> Response:
         return page_helpers.redirect(request, "payments", payments[0].id)
     columns = payments_columns.chosen(request, search.tab.name)
     rows = await payments_columns.rows(request, zone, columns, payments)
+    of_products: list[ProductPayments] = []
+    if not pager.total and search.filters.get("query") and not search.errors:
+        of_products = await product_payments.find(request, search.filters["query"], size=1)
     table = Markup(  # noqa: S704 - our own template has escaped it
         render.fragment(
             request, "payments_rows.html", rows=rows, columns=columns, pager=pager,
             has_filters=search.is_filtered, tab=search.tab, search=search,
+            of_products=of_products,
         )
     )  # fmt: skip
     tag = f'"{sha256(table.encode()).hexdigest()[:16]}"'

@@ -14,7 +14,7 @@ from opentill.core import amounts
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id
 from opentill.core.money import Money
-from opentill.dashboard import listed_payments, page_helpers, payments_tabs
+from opentill.dashboard import listed_payments, page_helpers, payments_tabs, product_payments
 from opentill.dashboard.labels import ENDPOINT_STATUS, PAYOUT_STATUS, PRODUCT_STATUS
 from opentill.db.database import Tx
 from opentill.orders import OrdersQuery
@@ -40,7 +40,6 @@ _PAGES_OF_IDS: Final[Mapping[str, tuple[Permission, str, _Find]]] = {
     "evt": ("events.read", "developers/events", webhooks.find_event),
 }
 _NEWEST: Final = 20  # payments from which examples of a search are taken
-_PRODUCTS: Final = 5  # products with a text in their names, whose payments are found
 _LEAST_OF_STATUS: Final = 3  # characters of a text that finds payments by status
 _OF_ORDERS: Final = ("order", "att", "re", "txn")  # prefixes that lead to orders
 
@@ -211,20 +210,15 @@ async def _find_payments_of_products(
 ) -> tuple[list[orders.Order], int, str]:
     """Find payments of the newest products with the text in their names.
 
-    Returns the newest payments, their total, and the address of the list with all of them; "" if
-    several products match, as the list can be filtered by one.
+    Returns the newest payments, their total, and the address of the list that they are in; the
+    list of a text leads to those of each product.
     """
-    async with request.app.db.connection() as tx:
-        matches = (await products.search(tx, request.merchant_id, text))[:_PRODUCTS]
-    db, newest, total = request.app.replica.reading(), list[orders.Order](), 0
-    for product in matches:
-        query = OrdersQuery(product_id=product.id, page=1, size=SHOWN)
-        page, number = await orders.list_page(db, request.merchant_id, query)
-        newest += page
-        total += number
+    rows = await product_payments.find(request, text, SHOWN)
+    newest = [order for each in rows for order in each.newest]
     newest.sort(key=lambda order: (order.created_at, order.id), reverse=True)
-    href = _list_of(request, "payments", product=matches[0].id) if len(matches) == 1 else ""
-    return newest[:SHOWN], total, href
+    query = {"product": rows[0].product.id} if len(rows) == 1 else {"query": text}
+    total = sum(each.total for each in rows)
+    return newest[:SHOWN], total, _list_of(request, "payments", **query) if rows else ""
 
 
 async def _find_customers(request: PageRequest, text: str) -> Group:
