@@ -1,7 +1,7 @@
 """The kinds of mail that customers and members get, and their previews with example data."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
@@ -186,3 +186,14 @@ def test_without_a_mail_server_no_test_can_be_sent(api_server: ApiServer, shop: 
     assert "A test can be sent once the operator" in page
     assert "Send me a test" not in page
     assert "(no mail server yet)" in page
+
+
+def test_the_example_of_an_invitation_expires_when_its_text_says_so(
+    api_server: ApiServer, shop: Shop, clock: Callable[[int], None]
+) -> None:
+    clock(1_798_761_000_000)  # 2026-12-31T23:50Z
+    owner = create_person(api_server, shop.id, "owner")
+    path = f"/dashboard/{shop.id}/mails/kinds/preview/html?topic=invitation"
+    page = text_of(owner.get(path))
+    assert "expires after 24 hours" in page
+    assert "Jan 1" in page.partition("Expires on")[2]
