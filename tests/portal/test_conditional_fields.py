@@ -26,6 +26,10 @@ CONDITIONAL: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "correction": ("/console/reconciliation/{difference:id}/resolve",),
         "merchant": ("/console/reconciliation/{difference:id}/resolve",),
     },
+    # Accounts in the database are in the address; that of the settings is named by its gateway.
+    "console/gateway_accounts.html": {
+        "gateway": ("/console/gateway-accounts/{account:id}/status",)
+    },
     "console/member_invitation.html": {
         "language": ("/console/merchants/{merchant:id}/members",),
     },
@@ -62,7 +66,6 @@ CONDITIONAL: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "reason": ("/dashboard/{merchant:id}/payouts/account",),
     },
     "portal/lists.html": {"tab": ()},  # of filters, which are read by GET
-    "dashboard/mails.html": {"{{ switch }}": ()},
     "portal/kept_form.html": {"login_code": (), "login_email": (), "login_password": ()},
     "portal/member_keys.html": {
         "person": ("/console/people/{person:id}/remove", "/console/people/{person:id}/role"),
