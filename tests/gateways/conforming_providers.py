@@ -160,7 +160,7 @@ class WeChatPayProvider(WalletProvider):
     def __init__(self, shop: WeChatPayShop) -> None:
         """``shop`` is a shop at the bank."""
         super().__init__(shop)
-        self.shop, self.start = shop, 0
+        self.shop = shop
         self.secrets = [shop.file("api_v3_key.txt"), _longest_line(shop.file("apiclient_key.pem"))]
 
     def make_gateway(self, url: str, *, other_account: bool = False) -> Gateway:
@@ -170,15 +170,9 @@ class WeChatPayProvider(WalletProvider):
         gateway._transport.keys._pause_s = 0  # between two downloads of certificates
         return gateway
 
-    def payment_request(self) -> PaymentRequest:
-        """Return a request; later notifications are about it."""
-        self.start = len(self.shop.receiver.received)
-        return super().payment_request()
-
     def callbacks(self, attempt_id: str) -> Sequence[Callback]:
         """Return the notification, which is encrypted."""
-        assert attempt_id
-        notices = self.shop.wait_for_notices(self.start)
+        notices = self.shop.wait_for_notices(attempt_id)
         return [Callback(headers=headers, body=body) for headers, body in notices]
 
 

@@ -12,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from opentill.core.errors import Unavailable
+from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.gateways import BadCallback, GatewayPaymentEvent, GatewayRefundEvent
 from opentill.gateways.alipay import AlipayGateway, configuration
@@ -141,8 +142,9 @@ async def test_a_notification_is_repeated_until_the_word_success(
 async def test_faults_of_notifications(
     alipay_shop: AlipayShop, gateway: AlipayGateway, kind: str, error: str
 ) -> None:
-    alipay_shop.inject_fault("callback", kind)
-    attempt_id = await alipay_shop.pay(gateway)
+    attempt_id = new_id("att")
+    alipay_shop.inject_fault("callback", kind, match=attempt_id)
+    await alipay_shop.pay(gateway, attempt_id=attempt_id)
     times = 2 if kind == "duplicate" else 1
     notices = await asyncio.to_thread(alipay_shop.receiver.wait_for, attempt_id, times)
     if error:

@@ -83,9 +83,9 @@ async def test_webhooks_arrive_twice_and_in_any_order(
     paypal_shop: PayPalShop, gateway: PayPalGateway
 ) -> None:
     start = len(paypal_shop.receiver.received)
-    paypal_shop.inject_fault("callback", "out_of_order")
-    paypal_shop.inject_fault("callback", "duplicate")
     request = paypal_shop.request()
+    for kind in ("out_of_order", "duplicate"):
+        paypal_shop.inject_fault("callback", kind, match=request.attempt_id)
     outcome = await gateway.pay(request)
     await asyncio.to_thread(paypal_shop.approve, outcome.action_url)
     paid = await gateway.find_payment(request.attempt_id, outcome.provider_ref)
@@ -181,7 +181,7 @@ async def test_a_webhook_that_is_not_genuine_is_refused(
     paypal_shop: PayPalShop, gateway: PayPalGateway, kind: str, expected: str
 ) -> None:
     request, order_id = await paypal_shop.start(gateway)
-    paypal_shop.inject_fault("callback", kind)
+    paypal_shop.inject_fault("callback", kind, match=request.attempt_id)
     start = len(paypal_shop.receiver.received)
     await gateway.find_payment(request.attempt_id, order_id)
     (notice,) = await asyncio.to_thread(paypal_shop.wait_for_notices, start)
@@ -193,7 +193,7 @@ async def test_a_wrong_amount_is_reported_as_it_is(
     paypal_shop: PayPalShop, gateway: PayPalGateway
 ) -> None:
     request, order_id = await paypal_shop.start(gateway)
-    paypal_shop.inject_fault("callback", "wrong_amount")
+    paypal_shop.inject_fault("callback", "wrong_amount", match=request.attempt_id)
     start = len(paypal_shop.receiver.received)
     await gateway.find_payment(request.attempt_id, order_id)
     (notice,) = await asyncio.to_thread(paypal_shop.wait_for_notices, start)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.gateways import BadCallback, RefundOutcome
 from opentill.gateways.model import (
@@ -19,11 +20,15 @@ from support.wallet_shop import CNY, now_ms
 from support.wechat_pay_shop import Notice, WeChatPayShop
 
 
-async def take_notice(shop: WeChatPayShop, gateway: WeChatPayGateway) -> tuple[str, Notice]:
-    """Pay, and return the attempt's id and its notification."""
-    start = len(shop.receiver.received)
-    attempt_id = await shop.pay(gateway)
-    (notice,) = await asyncio.to_thread(shop.wait_for_notices, start)
+async def take_notice(
+    shop: WeChatPayShop, gateway: WeChatPayGateway, fault: str = ""
+) -> tuple[str, Notice]:
+    """Pay, and return the attempt's id and its notification, which has the fault."""
+    attempt_id = new_id("att")
+    if fault:
+        shop.inject_fault("callback", fault, match=attempt_id)
+    await shop.pay(gateway, attempt_id=attempt_id)
+    (notice,) = shop.notices(attempt_id)
     await gateway.fetch_keys(notice[0])
     return attempt_id, notice
 
@@ -43,15 +48,14 @@ async def test_refunds_are_notified_with_those_made_at_wechat_pay(
     wechat_pay_shop: WeChatPayShop, wechat_pay_gateway: WeChatPayGateway
 ) -> None:
     attempt_id = await wechat_pay_shop.pay(wechat_pay_gateway)
-    start = len(wechat_pay_shop.receiver.received)
     refund = wechat_pay_shop.refund_request(attempt_id, 400)
     sent = await wechat_pay_gateway.refund(refund)
     made_there = await asyncio.to_thread(
         wechat_pay_shop.api.post, f"/payments/{attempt_id}/refunds", json={"amount_minor": 500}
     )
     await asyncio.to_thread(wechat_pay_shop.api.post, f"/refunds/{refund.refund_id}/reverse")
-    notices = await asyncio.to_thread(wechat_pay_shop.wait_for_notices, start, 3)
-    await wechat_pay_gateway.fetch_keys(notices[0][0])
+    paid, *notices = await asyncio.to_thread(wechat_pay_shop.wait_for_notices, attempt_id, 4)
+    await wechat_pay_gateway.fetch_keys(paid[0])
     events = [
         event for notice in notices for event in wechat_pay_gateway.read_callback(*notice, now_ms())
     ]
@@ -82,8 +86,7 @@ async def test_refunds_are_notified_with_those_made_at_wechat_pay(
 async def test_a_notification_that_is_not_genuine_is_refused(
     wechat_pay_shop: WeChatPayShop, wechat_pay_gateway: WeChatPayGateway, kind: str, expected: str
 ) -> None:
-    wechat_pay_shop.inject_fault("callback", kind)
-    _, (headers, body) = await take_notice(wechat_pay_shop, wechat_pay_gateway)
+    _, (headers, body) = await take_notice(wechat_pay_shop, wechat_pay_gateway, kind)
     with pytest.raises(BadCallback, match=expected):
         wechat_pay_gateway.read_callback(headers, body, now_ms())
 
@@ -91,8 +94,7 @@ async def test_a_notification_that_is_not_genuine_is_refused(
 async def test_a_wrong_amount_is_reported_as_it_is(
     wechat_pay_shop: WeChatPayShop, wechat_pay_gateway: WeChatPayGateway
 ) -> None:
-    wechat_pay_shop.inject_fault("callback", "wrong_amount")
-    _, (headers, body) = await take_notice(wechat_pay_shop, wechat_pay_gateway)
+    _, (headers, body) = await take_notice(wechat_pay_shop, wechat_pay_gateway, "wrong_amount")
     (event,) = wechat_pay_gateway.read_callback(headers, body, now_ms())
     assert isinstance(event, GatewayPaymentEvent)
     assert event.outcome.amount == Money(1000, CNY)  # which OpenTill compares with the order

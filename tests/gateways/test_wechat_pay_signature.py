@@ -80,10 +80,9 @@ async def test_the_other_client_pays_and_refunds_at_the_sandbox_bank(
     def pay() -> tuple[Any, Any, Any, Any]:
         code, placed = client.pay(description="tea", out_trade_no=attempt_id, amount={"total": 999})
         assert code == 200, placed
-        start = len(wechat_pay_shop.receiver.received)
         wechat_pay_shop.open(json.loads(placed)["code_url"])
         wechat_pay_shop.decide(attempt_id)
-        ((headers, body),) = wechat_pay_shop.wait_for_notices(start)
+        ((headers, body),) = wechat_pay_shop.wait_for_notices(attempt_id)
         notified = client.callback(headers, body)
         _, queried_order = client.query(out_trade_no=attempt_id)
         amount = {"refund": 400, "total": 999, "currency": "CNY"}

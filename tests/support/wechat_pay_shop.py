@@ -11,7 +11,7 @@ import pytest
 from opentill.gateways.wechat_pay import WeChatPayGateway, configuration
 from opentill.outgoing.client import Outgoing, Policy
 from opentill.sandbox import wechat_pay
-from opentill.sandbox.wechat_pay import keys
+from opentill.sandbox.wechat_pay import keys, orders
 from support.ports import free_socket, url_of
 from support.sandbox_bank import Receiver, running_bank, serving, wait_until
 from support.wallet_shop import WalletShop
@@ -60,12 +60,12 @@ class WeChatPayShop(WalletShop):
 
         Waits for its notification, which would otherwise arrive among those of later steps.
         """
-        request, start = self.request(**changes), len(self.receiver.received)
+        request = self.request(**changes)
         outcome = await gateway.pay(request)
         assert outcome.status == "ACTION_REQUIRED", outcome
         await asyncio.to_thread(self.open, outcome.qr_text or outcome.action_url)
         await asyncio.to_thread(self.decide, request.attempt_id)
-        await asyncio.to_thread(self.wait_for_notices, start)
+        await asyncio.to_thread(self.wait_for_notices, request.attempt_id)
         return request.attempt_id
 
     def rotate(self) -> str:
@@ -75,16 +75,24 @@ class WeChatPayShop(WalletShop):
         serial: str = response.json()["serial_no"]
         return serial
 
-    def wait_for_notices(self, start: int, times: int = 1) -> list[Notice]:
-        """Wait until so many notifications arrived after the first ``start``; return them."""
-        notices: list[Notice] = wait_until(
-            lambda: (
-                self.receiver.received[start:]
-                if len(self.receiver.received) >= start + times
-                else None
-            )
-        )
-        return notices
+    def notices(self, attempt_id: str) -> list[Notice]:
+        """Return the notifications about an attempt, each once.
+
+        Under load, one that was repeated, or one of an earlier test, may still arrive.
+        """
+        number = orders.transaction_id_of(attempt_id).encode()  # the notification's own id has it
+        bodies = {body: headers for headers, body in list(self.receiver.received) if number in body}
+        return [(headers, body) for body, headers in bodies.items()]
+
+    def wait_for_notices(self, attempt_id: str, times: int = 1) -> list[Notice]:
+        """Wait until so many notifications about an attempt arrived; return them."""
+
+        def arrived() -> list[Notice] | None:
+            notices = self.notices(attempt_id)
+            return notices if len(notices) >= times else None
+
+        complete: list[Notice] = wait_until(arrived)
+        return complete
 
 
 @contextmanager

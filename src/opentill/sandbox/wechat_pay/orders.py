@@ -145,7 +145,7 @@ def start(tx: Tx, bank: Bank, new: NewOrder, product: str, *, by_public_key: boo
     bank.start_payment(tx, payment_order, now, NAME)
     order = Order(
         payment_id=new.out_trade_no,
-        transaction_id=_number("42", new.out_trade_no),
+        transaction_id=transaction_id_of(new.out_trade_no),
         product=product,
         by_public_key=by_public_key,
         expires_at=expires_at,
@@ -307,6 +307,11 @@ def _expiry(text: str, now: int) -> int:
     if moment is None or moment.tzinfo is None:
         refuse(400, "PARAM_ERROR", "time_expire")
     return max(round(moment.timestamp() * 1000), now + 60_000)
+
+
+def transaction_id_of(payment_id: str) -> str:
+    """Return WeChat Pay's number of a payment, which follows from its id."""
+    return _number("42", payment_id)
 
 
 def _number(prefix: str, text: str) -> str:
