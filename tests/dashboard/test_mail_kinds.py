@@ -43,7 +43,7 @@ def test_each_kind_is_listed_with_its_recipients_and_whether_it_is_on(
     assert kinds[:3] == [
         ["Receipt", "Customers", "On"],
         ["Refund", "Customers", "On"],
-        ["Refund not completed", "Customers", "On"],
+        ["Refund failed", "Customers", "On"],
     ]
     assert ["Dispute opened", "Owner, Support", "Always on"] in kinds
     assert ["Daily digest", "Owner, Finance", "Off"] in kinds

@@ -58,6 +58,7 @@ def receipt(content: ReceiptContent, context: MessageContext) -> Message:
                 amount=context.amount(content.amount),
             )
         ],
+        figure=context.amount(content.amount),
         facts=[
             (_("Item"), content.item),
             *_tax(content, context),
@@ -88,6 +89,7 @@ def refund(content: RefundContent, context: MessageContext) -> Message:
             _("{shop} has refunded {amount} to you.", shop=context.shop, amount=amount),
             _("It may take a few days for the refund to appear in your account."),
         ],
+        figure=amount,
         facts=[
             (_("Item"), content.item),
             (_("Refunded"), amount),

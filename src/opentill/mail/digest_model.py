@@ -19,7 +19,8 @@ class DigestDay(msgspec.Struct, frozen=True, kw_only=True):
     paid: Amount
     refunded: Amount
     disputed: Amount
-    net: Amount
+    net: Amount  # paid, minus refunds, lost disputes and fees
+    fees: Amount | None = None  # None in mails that an earlier version queued
 
 
 class DigestContent(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,8 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from opentill.core import money
+from opentill import orders
+from opentill.core import ids, money
 from opentill.core.languages import Language
 from opentill.mail.decision_model import DisputeResultContent, StandingContent
 from opentill.mail.digest_model import DigestContent, DigestDay
@@ -33,7 +34,7 @@ from opentill.merchants import Merchant
 Audience = Literal["customers", "members", "persons"]
 # Mails to one person about their own account, and to people whom a member invites.
 _TO_PERSONS: Final = ("invitation", "reset", "new_login", "account_change")
-_ORDER_ID: Final = "order_01example0000000000000000"
+_RANDOM_DIGITS: Final = "7k4d9qxmt3rw2n8f"  # of the id of the order in the examples
 _CUSTOMER: Final = "customer@example.com"
 _MEMBER: Final = "member@example.com"
 _DEADLINE_DAYS: Final = 3
@@ -82,7 +83,7 @@ def example(
         topic=name,
         cause=EXAMPLE,
         recipient=_CUSTOMER if kind.audience == "customers" else _MEMBER,
-        order_id=_ORDER_ID if kind.audience == "customers" else None,
+        order_id=_order_id(now) if kind.audience == "customers" else None,
         language=language,
         data=msgspec.json.encode(contents[name]).decode(),
         secret=None,
@@ -102,13 +103,20 @@ def _units(merchant: Merchant, units: int) -> tuple[int, str]:
     return units * 10 ** min(money.exponent(currency), 2), currency
 
 
+def _order_id(now: int) -> str:
+    """Return an id that an order created now could have, so that its receipt number looks real."""
+    time_digits = ids.first_id("order", now)[:16]
+    return f"{time_digits}{_RANDOM_DIGITS}"
+
+
 def _to_customers(merchant: Merchant, now: int, *, livemode: bool) -> _Contents:
+    order_id = _order_id(now)
     amount = _units(merchant, 42)
     refund = RefundContent(
         shop=merchant.display_name or merchant.name,
         livemode=livemode,
         session_id="cs_example",
-        order_id=_ORDER_ID,
+        order_id=order_id,
         item="Green tea, 100 g × 2",
         amount=amount,
         refunded=amount,
@@ -121,26 +129,27 @@ def _to_customers(merchant: Merchant, now: int, *, livemode: bool) -> _Contents:
         shop=refund.shop,
         livemode=livemode,
         session_id=refund.session_id,
-        order_id=_ORDER_ID,
+        order_id=order_id,
         item=refund.item,
         amount=amount,
         method=refund.method,
         paid_at=now,
         reference=refund.reference,
-        number="2026-000042",
+        number=orders.receipt_number(order_id),
         card=refund.card,
     )
     return {"receipt": receipt, "refund": refund, "refund_failed": refund}
 
 
 def _about_money(merchant: Merchant, now: int) -> _Contents:
+    order_id = _order_id(now)
     amount = _units(merchant, 42)
     refund = RefundReportContent(
-        merchant_id=merchant.id, order_id=_ORDER_ID, refund_id="re_example", amount=amount,
+        merchant_id=merchant.id, order_id=order_id, refund_id="re_example", amount=amount,
         reason="expired_or_canceled_card", at=now,
     )  # fmt: skip
     dispute = DisputeContent(
-        merchant_id=merchant.id, dispute_id="dp_example", order_id=_ORDER_ID, amount=amount,
+        merchant_id=merchant.id, dispute_id="dp_example", order_id=order_id, amount=amount,
         reason="fraudulent", respond_by=now + 7 * DAY_MS,
     )  # fmt: skip
     payout = PayoutContent(
@@ -148,21 +157,22 @@ def _about_money(merchant: Merchant, now: int) -> _Contents:
         payout_id="po_example",
         amount=_units(merchant, 1_250),
         reference="B20782",
+        at=now,
     )
     nothing = _units(merchant, 0)
     return {
         "refund_refused": refund,
         "refund_reversed": refund,
-        "refund_at_gateway": msgspec.structs.replace(refund, reason="merchant_request"),
+        "refund_at_gateway": msgspec.structs.replace(refund, reason=""),
         "dispute_opened": dispute,
         "dispute_closed": DisputeResultContent(
-            merchant_id=merchant.id, dispute_id=dispute.dispute_id, order_id=_ORDER_ID,
+            merchant_id=merchant.id, dispute_id=dispute.dispute_id, order_id=order_id,
             status="WON", amount=amount, debit=nothing, fee=nothing, reason=dispute.reason, at=now,
         ),
         "dispute_deadline": DeadlineContent(
             shop=merchant.display_name or merchant.name,
             path=f"/dashboard/{merchant.id}/disputes/{dispute.dispute_id}",
-            order_id=_ORDER_ID,
+            order_id=order_id,
             amount=amount,
             reason=dispute.reason,
             respond_by=now + _DEADLINE_DAYS * DAY_MS,
@@ -176,7 +186,7 @@ def _about_money(merchant: Merchant, now: int) -> _Contents:
             days=[
                 DigestDay(
                     payments=31, paid=_units(merchant, 1_302), refunded=amount, disputed=nothing,
-                    net=_units(merchant, 1_260),
+                    fees=_units(merchant, 52), net=_units(merchant, 1_208),
                 )
             ],
         ),

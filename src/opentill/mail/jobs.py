@@ -324,6 +324,7 @@ def _digest_day(sums: figures.CurrencySums) -> DigestDay:
         refunded=(sums.refunded_minor, currency),
         disputed=(sums.disputed_minor, currency),
         net=(sums.net_minor, currency),
+        fees=(sums.fees_minor, currency),
     )
 
 

@@ -25,18 +25,28 @@ _Content = TypeVar("_Content")
 _Template = Callable[[_Content, MessageContext], Message]
 
 
-def refund_report(subject: str, text: str) -> _Template[RefundReportContent]:
-    """Return the template of a refund that failed, was reversed or was made at the provider."""
+def refund_report(
+    subject: str, text: str, *, has_failed: bool = True
+) -> _Template[RefundReportContent]:
+    """Return the template of a refund that failed, was reversed or was made at the provider.
+
+    Codes of failures are no reason for a refund that was made (``has_failed`` is False).
+    """
 
     def template(content: RefundReportContent, context: MessageContext) -> Message:
         _, amount = context.gettext, context.amount(content.amount)
         language = context.localizer.language
+        if has_failed:
+            reason = refund_failures.text_of(content.reason, language) or "–"
+        else:
+            reason = "" if content.reason in refund_failures.CODES else content.reason
         return Message(
             subject=_(subject, amount=amount),
             paragraphs=[_(text, shop=context.shop, amount=amount)],
+            figure=amount,
             facts=[
                 (_("Amount"), amount),
-                (_("Reason"), refund_failures.text_of(content.reason, language) or "–"),
+                *([(_("Reason"), reason)] if reason else []),
                 (_("Date"), context.when(content.at)),
                 (_("Order ID"), content.order_id),
             ],
@@ -188,10 +198,12 @@ def payout(subject: str, text: str) -> _Template[PayoutContent]:
             (_("Amount"), amount),
             (_("Bank reference"), content.reference),
             (_("Reason"), content.reason),
+            (_("Date"), "" if content.at is None else context.when(content.at)),
         ]
         return Message(
             subject=_(own_subject, amount=amount),
             paragraphs=paragraphs,
+            figure=amount,
             facts=[fact for fact in facts if fact[1]],
             action=(
                 _("View payout"),
@@ -209,10 +221,16 @@ _SUBJECT_OF_ACTION: Final = {
     "keys revoke": N_("API key of {shop} revoked"),
     "webhooks add": N_("Webhook endpoint of {shop} added"),
 }
+_SYSTEM: Final = "opentill"  # who made a change in the audit log, if no person did
 
 
-def audit_entry(subject: str, text: str, label: str, page: str) -> _Template[AuditContent]:
-    """Return the template of an entry of the audit log; ``page`` shows what was changed."""
+def audit_entry(
+    subject: str, text: str, label: str, page: str, object_label: str
+) -> _Template[AuditContent]:
+    """Return the template of an entry of the audit log.
+
+    ``page`` shows what was changed, and ``object_label`` is the name of its kind.
+    """
 
     def template(content: AuditContent, context: MessageContext) -> Message:
         _ = context.gettext
@@ -220,8 +238,8 @@ def audit_entry(subject: str, text: str, label: str, page: str) -> _Template[Aud
             subject=_(_SUBJECT_OF_ACTION.get(content.action, subject), shop=context.shop),
             paragraphs=[_(text, shop=context.shop)],
             facts=[
-                (_("Details"), content.subject),
-                (_("Changed by"), content.who),
+                (_(object_label), content.subject),
+                (_("Changed by"), "OpenTill" if content.who == _SYSTEM else content.who),
                 (_("Date"), context.when(content.at)),
             ],
             action=(_(label), context.url(f"/dashboard/{content.merchant_id}/{page}")),
@@ -242,6 +260,7 @@ def digest(content: DigestContent, context: MessageContext) -> Message:
             (_(NC_("daily summary", "Paid")), context.amount(day.paid)),
             (_(NC_("daily summary", "Refunded")), context.amount(day.refunded)),
             (_("Disputes lost"), context.amount(day.disputed)),
+            *([] if day.fees is None else [(_("Fees"), context.amount(day.fees))]),
             (_("Net"), context.amount(day.net)),
         ]
     has_movements = bool(facts)

@@ -289,6 +289,7 @@ class PayoutContent(msgspec.Struct, frozen=True, kw_only=True):
     reference: str = ""
     reason: str = ""
     returned: bool = False
+    at: int | None = None  # None in mails that an earlier version queued
 
 
 class AuditContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -412,6 +413,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     subject: str
     paragraphs: list[str]
+    figure: str = ""  # the amount that the mail is about, shown above the facts
     facts: list[Fact] = []
     action: Fact | None = None  # a button's label and address
     note: str = ""

@@ -71,6 +71,9 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     html: str
     text: str
     message: Message  # the texts that ``html`` and ``text`` lay out
+    is_test_mode: bool
+    has_shop: bool  # whether the mail shows the merchant's name
+    has_receipt: bool  # whether a PDF is attached
     has_hidden_link: bool  # whether the mail has a link that only the recipient may know
 
 
@@ -102,9 +105,7 @@ async def preview(db: Db, settings: Settings, mail: Mail) -> Preview:
     # The placeholder chooses the text of a mail with a link; the link itself is removed.
     _, draft = _draft(settings, topic, mail, merchant, "/" if has_hidden_link else "")
     if has_hidden_link:
-        draft = msgspec.structs.replace(
-            draft, message=msgspec.structs.replace(draft.message, action=None)
-        )
+        draft = msgspec.structs.replace(draft, message=_without_address(draft.message))
     logo = None
     if topic.is_for_customers and merchant is not None:
         logo = await attachments.make_logo(db, merchant, mail)
@@ -117,8 +118,17 @@ async def preview(db: Db, settings: Settings, mail: Mail) -> Preview:
         html=_HTML.get_template("mail.html").render(values),
         text=_TEXT.get_template("mail.txt").render(values),
         message=draft.message,
+        is_test_mode=draft.is_test_mode,
+        has_shop=bool(draft.context.shop) and draft.message.is_branded,
+        has_receipt=values["has_receipt"],
         has_hidden_link=has_hidden_link,
     )
+
+
+def _without_address(message: Message) -> Message:
+    """Return the message with a button that leads nowhere."""
+    action = None if message.action is None else (message.action[0], "")
+    return msgspec.structs.replace(message, action=action)
 
 
 def _sender(settings: Settings, draft: Draft) -> str:
@@ -154,7 +164,7 @@ def _draft(
         mail=mail,
         message=topic.template(content, context),
         context=context,
-        is_test_mode=(topic.is_about_money and not livemode)
+        is_test_mode=(topic.is_about_merchant and not livemode)
         or mail.cause.startswith(f"{EXAMPLE} "),
     )
 

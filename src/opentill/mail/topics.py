@@ -37,17 +37,7 @@ _SWITCH_OF_TOPIC: Final = {
     "receipt": "receipts", "refund": "refunds", "refund_failed": "refunds", "digest": "digest",
 }  # fmt: skip
 _CUSTOMER_TOPICS: Final = ("receipt", "refund", "refund_failed")
-_MONEY_TOPICS: Final = (
-    *_CUSTOMER_TOPICS,
-    "refund_refused",
-    "refund_reversed",
-    "refund_at_gateway",
-    "dispute_opened",
-    "dispute_closed",
-    "payout_paid",
-    "payout_failed",
-    "digest",
-)
+_ABOUT_DISPUTES: Final = (model.DeadlineContent, model.DisputeResponseContent)  # also to staff
 
 
 class Topic(NamedTuple):
@@ -70,9 +60,12 @@ class Topic(NamedTuple):
         return _SWITCH_OF_TOPIC.get(self.name, "")
 
     @property
-    def is_about_money(self) -> bool:
-        """Whether the mail is marked as a test in test mode."""
-        return self.name in _MONEY_TOPICS
+    def is_about_merchant(self) -> bool:
+        """Whether the mail is about a merchant, which may be a test, and not about a login.
+
+        In test mode these mails are marked.
+        """
+        return self.is_for_customers or bool(self.members) or self.content in _ABOUT_DISPUTES
 
 
 def _roles_with(permission: Permission) -> tuple[StaffRole, ...]:
@@ -118,6 +111,7 @@ TOPICS: Final = (
                 "{amount} of a payment to {shop} was refunded directly at the payment provider, "
                 "not through OpenTill. The amount has been deducted from your balance."
             ),
+            has_failed=False,
         ),
         ("owner", "finance"),
     ),
@@ -168,6 +162,7 @@ TOPICS: Final = (
             ),
             N_("View endpoints"),
             "developers/webhooks",
+            N_("URL"),
         ),
         ("owner", "developer"),
     ),
@@ -183,6 +178,7 @@ TOPICS: Final = (
             ),
             N_("View endpoints"),
             "developers/webhooks",
+            N_("URL"),
         ),
         ("owner", "developer"),
     ),
@@ -191,12 +187,10 @@ TOPICS: Final = (
         model.AuditContent,
         merchant_templates.audit_entry(
             N_("API key of {shop} changed"),
-            N_(
-                "An API key of {shop} was created, replaced or revoked. If nobody on your team "
-                "did this, revoke the key and change your passwords."
-            ),
+            N_("If nobody on your team did this, revoke the key and change your passwords."),
             N_("View API keys"),
             "developers/keys",
+            N_("API key"),
         ),
         ("owner", "developer"),
     ),
@@ -211,6 +205,7 @@ TOPICS: Final = (
             ),
             N_("View bank account"),
             "payouts/account",
+            N_("Bank account"),
         ),
         ("owner", "finance"),
     ),

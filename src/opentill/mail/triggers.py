@@ -342,6 +342,7 @@ async def _payout_ended(tx: Tx, batch: _Batch, event: _Event) -> list[NewMail]:
         reference=data.bank_reference,
         reason=data.failure_reason,
         returned=data.returned,
+        at=event.created_at,
     )
     topic = event.type.replace(".", "_")
     return await topics.mails_to_members(tx, batch.merchant_id, topic, event.id, content)
