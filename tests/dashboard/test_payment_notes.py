@@ -23,14 +23,17 @@ def test_a_note_is_added_once_to_the_timeline_of_a_payment(shop: Shop) -> None:
     form = {"note": " Rang:\r\n<b>Monday</b> ", "form_id": new_form_id(ada, path)}
     for _ in range(2):  # a double click submits the form twice
         response = ada.post(f"{path}/notes", form)
-        assert (response.status_code, response.headers["location"]) == (303, f"{path}?noted=1")
+        assert (response.status_code, response.headers["location"]) == (
+            303,
+            f"{path}?noted=1#timeline",
+        )
     refusal = ada.post(f"{path}/notes", form | {"note": "More"})  # the form was used already
     assert refusal.status_code == 422
     assert ">\nMore</textarea>" in refusal.text
     shop.api_server.tx(
         lambda tx: orders.add_note(tx, shop.id, order, "Seen", "bo@example.com (per_1)", 1)
     )
-    page = ada.get(f"{path}?noted=1")
+    page = ada.get(f"{path}?noted=1#timeline")
     assert page.text.count("Rang:\n&lt;b&gt;Monday&lt;/b&gt;</p>") == 1
     assert "Note added" in text_of(page)
     assert f'Note by <bdi title="{ada.email}">Ada Example</bdi>' in page.text

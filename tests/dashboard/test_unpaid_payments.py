@@ -53,7 +53,7 @@ def test_an_open_payment_shows_its_link_and_a_declined_attempt(shop: Shop) -> No
             in text
         )
         assert "Create a new session" not in text
-    assert "Payment method Type Card" in text_of(support.get(paths[0]))
+    assert "Payment method Card" in text_of(support.get(paths[0]))
 
 
 def test_a_refused_payment_leads_to_a_new_session_for_the_same_customer(shop: Shop) -> None:

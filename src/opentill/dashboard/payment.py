@@ -23,7 +23,7 @@ from opentill.web.translations import N_
 
 _REASON: Final = "on the page of a payment"
 _LONGEST_REASON: Final = 255  # characters
-_MOST_OTHERS: Final = 5  # other payments of the customer
+_MOST_OTHERS: Final = 4  # other payments of the customer
 
 
 async def show(request: PageRequest) -> Response:
@@ -176,7 +176,7 @@ async def add_note(request: PageRequest) -> Response:
     if refusal := await notes.add_once(request, work):
         status, error = refusal
         return await _render_payment(request, status, {"note": error}, note=text)
-    return _redirect_to_payment(request, "?noted=1")
+    return _redirect_to_payment(request, "?noted=1#timeline")
 
 
 async def mark_refund_handled(request: PageRequest) -> Response:

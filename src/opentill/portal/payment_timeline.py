@@ -71,6 +71,9 @@ _HISTORY_TONES: Final = {
 # Why a CLOSED order was not paid → the event of the history with the same name for the end.
 _CLOSED_AS: Final = {"CANCELED": "voided", "DECLINED": "refused"}
 
+# A payment or refund that the bank confirms within this time (ms) is one item.
+_AT_ONCE: Final = 60_000
+
 Fact = tuple[str, str | Markup]  # the name of a detail, and its text
 
 
@@ -143,12 +146,21 @@ class Timeline:
 
     def _attempts(self) -> Iterator[Item]:
         for attempt in self._payment.attempts:
+            if self._paid_at_once(attempt):
+                continue
             method = self._method(attempt.method)
             sentence = self._gettext("Payment attempt: {method}", method=method)
             facts = self._attempt_facts(attempt)
             yield Item(at=attempt.created_at, sentence=sentence, facts=facts)
             if attempt.status in _ATTEMPT_TONES:
                 yield self._attempt_end(attempt)
+
+    def _paid_at_once(self, attempt: PaymentAttempt) -> bool:
+        """Return whether an attempt paid the order so soon that both are one item."""
+        order = self._payment.order
+        if order.paid_at is None or attempt.id != order.paid_attempt_id:
+            return False
+        return order.paid_at - attempt.created_at < _AT_ONCE
 
     def _attempt_end(self, attempt: PaymentAttempt) -> Item:
         facts: list[Fact] = []
@@ -185,10 +197,12 @@ class Timeline:
         if order.paid_at is None:
             return
         method = self._method(order.payment_method) if order.payment_method else "–"
+        paid = [one for one in self._payment.attempts if self._paid_at_once(one)]
         yield Item(
             at=order.paid_at,
             sentence=self._gettext("Paid: {method}", method=method),
             tone="good",
+            facts=tuple(fact for one in paid for fact in self._attempt_facts(one)),
         )
 
     def _refunds(self) -> Iterator[Item]:
@@ -213,18 +227,21 @@ class Timeline:
         )
         if refund.source == "GATEWAY":
             sentence = N_("Refund of {amount} at the payment provider")
+        arrival = REFUND_ARRIVAL[self._payment.order.payment_method or "CREDIT_CARD"]
+        arrives: Fact = (N_("Arrives"), self._gettext(arrival))
+        confirmed_at = refund.succeeded_at
+        is_one = confirmed_at is not None and confirmed_at - refund.created_at < _AT_ONCE
         yield Item(
             at=refund.created_at,
             sentence=self._gettext(sentence, amount=amount),
             tone="warn" if waits else "",
-            facts=tuple(facts),
+            facts=(*facts, arrives) if is_one else tuple(facts),
         )
-        if refund.succeeded_at is not None:
-            arrival = REFUND_ARRIVAL[self._payment.order.payment_method or "CREDIT_CARD"]
+        if confirmed_at is not None and not is_one:
             yield Item(
-                at=refund.succeeded_at,
+                at=confirmed_at,
                 sentence=self._gettext("The bank confirmed the refund of {amount}", amount=amount),
-                facts=((N_("Arrives"), self._gettext(arrival)),),
+                facts=(arrives,),
             )
         if refund.failed_at is not None:
             sentence = (
