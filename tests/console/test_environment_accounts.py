@@ -59,7 +59,13 @@ def _gateways(server: ApiServer) -> Gateways:
 def test_the_list_leads_to_the_page_with_figures_and_differences(site: AccountsSite) -> None:
     assert f'href="{PAGE}"' in site.admin.get(ACCOUNTS).text
     text = visible_text(site.admin.get(PAGE).text)
-    for part in ("Success rate · 24 hours", "Last payment", "No open differences", "Pause"):
+    for part in (
+        "Success rate · Last 24 hours",
+        "Volume · Last 30 days",
+        "Last payment",
+        "No open differences",
+        "Pause",
+    ):
         assert part in text
     assert "/gateways/sandbox/callback" in site.admin.get(PAGE).text
     assert site.admin.get(f"{ACCOUNTS}/environment?gateway=nobody").status_code == 404

@@ -57,7 +57,7 @@ def test_the_list_has_the_accounts_of_the_settings_and_of_the_database(
     account = site.add("Listed")
     page = site.staff("support").get(ACCOUNTS)
     text = visible_text(page.text)
-    assert re.search(r"sandbox from the settings Active Test You No limit", text), text
+    assert re.search(r"Sandbox bank From the settings Active Test You No limit", text), text
     assert re.search(r"Listed Sandbox bank Active Test You No limit – –", text), text
     assert f'href="{ACCOUNTS}/{account.id}"' in page.text
     assert "Add an account" not in text

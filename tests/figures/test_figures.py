@@ -16,6 +16,8 @@ from opentill.core.money import Money
 from opentill.db.database import Db, Tx
 from opentill.figures import jobs, queries
 from opentill.figures.model import Sums, local
+from opentill.integrity import rules
+from opentill.orders import jobs as order_jobs
 from support import world
 from support.books import assert_books
 from support.list_connection import SingleTransactionDb
@@ -340,3 +342,18 @@ async def test_reading_a_running_sum_uses_one_index_lookup(tx: Tx) -> None:
         )
         assert "Limit" in plan
         assert "Sort" not in plan.split("Limit")[1]
+
+
+async def test_a_cancellation_of_the_customer_is_no_failed_attempt(tx: Tx) -> None:
+    order = await world.create_order(tx)
+    attempt = await world.submit_attempt(tx, order)
+    await world.report_payment(tx, attempt, "DECLINED", reason="canceled: by the customer")
+    await count_figures(tx, order)
+    assert (await read_figures(tx, order.merchant_id)).attempts[-1].failed == 0
+    assert not [row for row in await order_jobs.list_last_refused(tx, 50) if row.id == attempt.id]
+    assert (await rules.check_books(tx))[1] == []
+    amount = Money(order.amount_minor, order.currency)
+    await world.report_payment(tx, attempt, "SUCCEEDED", NOW + DAY, amount=amount)
+    await count_figures(tx, order)
+    result = await read_figures(tx, order.merchant_id, now=NOW + DAY)
+    assert [(day.payments, day.failed) for day in result.attempts[-2:]] == [(0, 0), (1, 0)]

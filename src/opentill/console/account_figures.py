@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from opentill import figures, reconciliation
-from opentill.console import account_views
+from opentill.console import account_views, home_figures
 from opentill.console.account_views import DAY_MS, QUARTER_MS
 from opentill.console.gateway_accounts import LAST_PAYMENT_MS
 from opentill.db.database import Tx
@@ -20,9 +20,9 @@ _MOST_DIFFERENCES: Final = 100  # open differences are counted up to this number
 async def read(tx: Tx, request: PageRequest, account_id: str) -> dict[str, Any]:
     """Return what the templates with the figures and the differences of an account need."""
     now, localizer = request.now, request.localizer
-    until = now - now % QUARTER_MS + QUARTER_MS
+    until, days = now - now % QUARTER_MS + QUARTER_MS, home_figures.last_days(request)
     day = await figures.sum_by_gateway(tx, until - DAY_MS, until)
-    month = await figures.sum_by_gateway(tx, until - LAST_PAYMENT_MS, until)
+    month = await figures.sum_by_gateway(tx, days.since, days.until + 1)
     last = await account_views.list_last_payments(tx, until - LAST_PAYMENT_MS)
     unanswered = await order_jobs.count_unanswered(tx, now - _RESPONSE_MS)
     refusals = await order_jobs.list_last_refused(tx, _NEWEST)
@@ -30,7 +30,7 @@ async def read(tx: Tx, request: PageRequest, account_id: str) -> dict[str, Any]:
         tx, account_id, _MOST_DIFFERENCES, resolved=False
     )
     periods: list[dict[str, Any]] = []
-    for text, sums in ((N_("24 hours"), day), (N_("30 days until now"), month)):
+    for text, sums in ((N_("Last 24 hours"), day), (N_("Last 30 days"), month)):
         performance = account_views.performance(sums, account_id)
         periods.append(
             {
@@ -42,6 +42,11 @@ async def read(tx: Tx, request: PageRequest, account_id: str) -> dict[str, Any]:
         )
     return {
         "periods": periods,
+        "sums": [
+            (row, home_figures.gateway_cells(localizer, row))
+            for row in month
+            if row.gateway == account_id
+        ],
         "last_payment": last.get(account_id),
         "unanswered": next((row for row in unanswered if row.gateway == account_id), None),
         "refusal": next((row for row in refusals if row.gateway == account_id), None),

@@ -7,16 +7,6 @@ from opentill.gateways.choice import Misfit
 from opentill.gateways.rules import Ranking
 from opentill.web.translations import N_, NC_
 
-GATEWAY_TITLE: Final = {
-    "alipay": N_("Alipay"),
-    "epay": NC_("gateway", "Epay"),
-    "epusdt": NC_("gateway", "epusdt"),
-    "evm": N_("USDT and USDC"),
-    "paypal": NC_("gateway", "PayPal"),
-    "sandbox": N_("Sandbox bank"),
-    "stripe": NC_("gateway", "Stripe"),
-    "wechat_pay": N_("WeChat Pay"),
-}
 GATEWAY_ACCOUNT_STATE: Final = {
     "ACTIVE": N_("Active"),
     "PAUSED": NC_("gateway account", "Paused"),

@@ -95,7 +95,7 @@ def _environment_rows(
     return [
         Row(
             "",
-            name,
+            request.account_name(name),
             name,
             environment_state(request, name),
             request.app.settings.livemode and name != SANDBOX,

@@ -125,7 +125,7 @@ async def show_gateways(request: PageRequest) -> Response:
                 retry_at=broken[name].retry_at if name in broken else None,
                 periods=[
                     _period_cells(localizer, N_("Last hour"), name, last_hour),
-                    _period_cells(localizer, NC_("gateway figures", "Last day"), name, last_day),
+                    _period_cells(localizer, N_("Last 24 hours"), name, last_day),
                 ],
                 calls=_call_rows(localizer, name),
                 is_used=any(row.gateway == name and row.payments + row.failed for row in last_day),

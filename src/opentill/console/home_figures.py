@@ -29,8 +29,17 @@ _DEFAULT_DAYS: Final = 30
 
 def read_days(request: PageRequest) -> Days:
     """Read the range of days from the query. The default is the last 30 days."""
+    return lists.days(request, ZONE, _last_days(request))
+
+
+def last_days(request: PageRequest) -> Days:
+    """Return the last 30 days, today included, as every page of the console means them."""
+    return lists.days(request, ZONE, _last_days(request), reads_query=False)
+
+
+def _last_days(request: PageRequest) -> tuple[date, date]:
     today = local(request.now, ZONE).date()
-    return lists.days(request, ZONE, (today - timedelta(days=_DEFAULT_DAYS - 1), today))
+    return today - timedelta(days=_DEFAULT_DAYS - 1), today
 
 
 def gateway_cells(localizer: Localizer, sums: GatewaySums) -> tuple[str, ...]:

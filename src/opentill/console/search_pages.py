@@ -14,7 +14,6 @@ from opentill import merchants
 from opentill.console.account_labels import (
     GATEWAY_ACCOUNT_BADGE,
     GATEWAY_ACCOUNT_STATE,
-    GATEWAY_TITLE,
 )
 from opentill.console.account_views import state_of
 from opentill.console.gateway_accounts import ENVIRONMENT, environment_names, environment_state
@@ -25,6 +24,7 @@ from opentill.gateways import accounts
 from opentill.merchants import Merchant
 from opentill.people import Permission
 from opentill.portal import menu
+from opentill.portal.labels import GATEWAY_TITLE
 from opentill.portal.model import CONSOLE_PATH
 from opentill.portal.request import PageRequest
 from opentill.portal.search import SHOWN, Group, Hit
@@ -185,7 +185,7 @@ async def find_accounts(tx: Tx, request: PageRequest, text: str) -> Group:
         Hit(
             href=f"{request.base}{ENVIRONMENT}?{urlencode({'gateway': name})}",
             title=request.account_name(name),
-            details=[request.localizer.gettext(N_("from the settings"))],
+            details=[request.localizer.gettext(N_("From the settings"))],
             status=GATEWAY_ACCOUNT_STATE[state],
             kind=GATEWAY_ACCOUNT_BADGE[state],
         )

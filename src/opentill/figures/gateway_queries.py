@@ -89,7 +89,7 @@ RECOUNT = Command(
         left join payment_attempts a on a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id
         union all
         select counted_at, gateway, method, currency, 0, 0, 1
-        from payment_attempts where counted_at is not null
+        from payment_attempts where counted_at > 0  -- 0: canceled by the customer
     ) counted
     group by since, gateway, method, currency
     """

@@ -102,13 +102,14 @@ async def count_attempts(tx: Tx, merchant_id: str, most: int = BATCH) -> int:
     await queries.LOCK_ATTEMPTS.get(tx, merchant_id=merchant_id)
     changed = await orders.count_failed(tx, merchant_id, most)
     failed: dict[int, int] = defaultdict(int)
-    for change in changed:
+    counted = [change for change in changed if change.failed]  # others were canceled by customers
+    for change in counted:
         failed[change.since] += change.failed
     if failed:
         changes = {"since": list(failed), "failed": list(failed.values())}
         await queries.OPEN_QUARTERS.run(tx, merchant_id=merchant_id, since=changes["since"])
         await queries.ADD_FAILED.run(tx, merchant_id=merchant_id, **changes)
-        await gateway_queries.ADD_FAILED.run(tx, **_columns(changed))
+        await gateway_queries.ADD_FAILED.run(tx, **_columns(counted))
     return sum(change.attempts for change in changed)
 
 

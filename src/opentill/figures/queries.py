@@ -404,7 +404,7 @@ RULES: Final[Mapping[str, str]] = {
         from attempt_figures
         union all
         select merchant_id, counted_at, 0, count(*) from payment_attempts
-        where counted_at is not null group by merchant_id, counted_at
+        where counted_at > 0 group by merchant_id, counted_at
     ) both_sides
     group by merchant_id, since having sum(counted) <> sum(there)
     """,

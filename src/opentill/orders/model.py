@@ -299,7 +299,8 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     updated_at: int
     asked_at: int | None = None  # when the gateway was last queried, Unix ms; None: never
-    # Start of the quarter hour that counts its failure (Unix ms); None: not counted.
+    # Start of the quarter hour that counts its failure (Unix ms). None: not counted; 0: not to be
+    # counted, because the customer canceled it.
     counted_at: int | None = None
     card_brand: str | None = None  # of the card that paid; None: the gateway did not report it
     card_last4: str | None = None

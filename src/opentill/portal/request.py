@@ -13,6 +13,7 @@ from opentill.core.ids import is_id
 from opentill.disputes import WaitingCases
 from opentill.gateways import account_name
 from opentill.people import Access, Browser, Credentials, Login, Permission, Site, staff_may
+from opentill.portal.labels import GATEWAY_TITLE
 from opentill.portal.model import CONSOLE_PATH, PROOF_PREFIX, SENDER
 from opentill.portal.portal import Portal
 from opentill.server.protocol import ALLOW_BODY_S
@@ -89,8 +90,13 @@ class PageRequest:
             self.new_cookies.append(language.cookie(chosen, self.app.settings.public_url))
 
     def account_name(self, gateway: str) -> str:
-        """Return how pages name a gateway account by its id: its label and its gateway."""
-        return account_name(self.app.gateways, gateway)
+        """Return how pages name a gateway account by its id: its label and its gateway.
+
+        An account of the environment has no label: pages name its gateway, or the bank.
+        """
+        name = account_name(self.app.gateways, gateway)
+        title = GATEWAY_TITLE.get(name) if name == gateway else None
+        return name if title is None else self.localizer.gettext(title)
 
     @property
     def is_poll(self) -> bool:

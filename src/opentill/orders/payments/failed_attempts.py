@@ -1,5 +1,7 @@
 """Counting failed payment attempts, each once, in the quarter hour in which it ended.
 
+An attempt that the customer canceled is marked as counted but adds nothing: no bank declined it.
+
 ``counted_at`` in an attempt's row is the quarter hour in which it is counted, and is set in the
 transaction that counts it. An index finds uncounted attempts, in whatever order their transactions
 commit. An attempt whose money arrives after all is removed from the count.

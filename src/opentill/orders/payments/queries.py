@@ -15,6 +15,13 @@ from opentill.orders.payments.model import (
     UncountedMerchant,
 )
 
+# Whether the customer canceled an attempt, and no bank declined it: ``is_customer_cancellation`` of
+# the database, as plain SQL, which a planner inlines; the codes are those of ``web/declines.py``.
+_IS_CANCELED = (
+    "(split_part(reason, ':', 1) in ('canceled', 'cancelled', 'customer_declined', "
+    "'transfer_rejected'))"
+)
+
 # Find attempts of any merchants by gateway and id. After this statement, the transaction waits at
 # most half a second for each lock, so that one merchant does not delay the others. PostgreSQL uses
 # one plan for any number of attempts (decision 0111).
@@ -175,10 +182,12 @@ QUERY_NOW = Command(
 # whose money arrived after all; see `failed_attempts.py`. Returns the signed changes of the counts.
 COUNT_FAILED = Query(
     FailedAttempts,
-    """
+    f"""
     with uncounted as materialized (
-        select merchant_id, id, counted_at as was, case when status in ('DECLINED', 'REFUSED',
-            'VOIDED') then updated_at / 900000 * 900000 end as at
+        select merchant_id, id, counted_at as was,
+            case when status not in ('DECLINED', 'REFUSED', 'VOIDED') then null
+                when {_IS_CANCELED} then 0
+                else updated_at / 900000 * 900000 end as at
         from payment_attempts
         where merchant_id = :merchant_id
             and (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null)
@@ -187,11 +196,12 @@ COUNT_FAILED = Query(
         update payment_attempts a set counted_at = u.at from uncounted u
         where a.merchant_id = :merchant_id and a.id = u.id
         returning coalesce(u.at, u.was) as since, a.gateway, a.method, a.currency,
-            case when u.at is null then -1 else 1 end as failed
+            case when coalesce(u.at, u.was) = 0 then 0 when u.at is null then -1 else 1 end
+                as failed
     )
     select since, gateway, method, currency, sum(failed) as failed, count(*) as attempts
     from marked group by since, gateway, method, currency order by since
-    """,
+    """,  # noqa: S608 - built from a constant
 )
 # Finds the merchants after `:after` with uncounted attempts, by one index lookup for each merchant.
 UNCOUNTED_MERCHANTS = Query(
@@ -278,25 +288,27 @@ END_RESERVATIONS = Query(
 # long after they began were not refused: their customers left.
 ENDED_ATTEMPTS = Query(
     EndedAttempt,
-    """
+    f"""
     select id, gateway, method, status, reason, created_at, updated_at from payment_attempts
     where status in ('SUCCEEDED', 'DECLINED', 'REFUSED')
         and (gateway like 'ga\\_%' or gateway like 'gat\\_%')
         and updated_at > :after::bigint
-        and (status = 'SUCCEEDED' or updated_at - created_at < 900000)
+        and (status = 'SUCCEEDED'
+            or updated_at - created_at < 900000 and not {_IS_CANCELED})
     order by updated_at desc limit :limit
-    """,
+    """,  # noqa: S608 - built from a constant
 )
 ENDED_ATTEMPTS_OF_ENVIRONMENT = Query(
     EndedAttempt,
-    """
+    f"""
     select id, gateway, method, status, reason, created_at, updated_at from payment_attempts
     where status in ('SUCCEEDED', 'DECLINED', 'REFUSED')
         and gateway not like 'ga\\_%' and gateway not like 'gat\\_%'
         and updated_at > :after::bigint
-        and (status = 'SUCCEEDED' or updated_at - created_at < 900000)
+        and (status = 'SUCCEEDED'
+            or updated_at - created_at < 900000 and not {_IS_CANCELED})
     order by updated_at desc limit :limit
-    """,
+    """,  # noqa: S608 - built from a constant
 )
 DAY_TOTALS = Query(
     DayTotal,
@@ -327,13 +339,14 @@ UNANSWERED = Query(
 # Each gateway's last refusal among the newest attempts of every merchant.
 LAST_REFUSED = Query(
     PaymentAttempt,
-    """
+    f"""
     select distinct on (a.gateway) a.* from merchants m cross join lateral (
         select * from payment_attempts where merchant_id = m.id
         order by id desc limit :newest
     ) a
-    where a.status in ('DECLINED', 'REFUSED') order by a.gateway, a.updated_at desc
-    """,
+    where a.status in ('DECLINED', 'REFUSED') and not {_IS_CANCELED}
+    order by a.gateway, a.updated_at desc
+    """,  # noqa: S608 - built from a constant
 )
 
 # When each gateway was last paid, among the newest attempts of every merchant.
