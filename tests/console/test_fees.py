@@ -50,11 +50,20 @@ def test_the_fees_of_last_month_are_two_actions_away_from_home(auditor: Visitor)
     assert heading_of(page) == "Fees"
     (last_month,) = re.findall(r'<a href="([^"]*)">Last month</a></li>', page.text.split("chip")[0])
     text = visible_text(auditor.get(last_month.replace("&amp;", "&")).text)
-    assert "Fees $98.76 vs. previous 31 days: $0.00" in text
-    assert "Volume $2,469.00 vs. previous 31 days: $0.00 Payments 2" in text
+    before = r"vs\. Jan (29|30) – Feb (28|29): \$0\.00"
+    assert re.search(rf"Fees \$98\.76 {before} Volume \$2,469\.00 {before} Payments 2", text), text
     assert "US Dollar $98.76 $2,469.00 4.00% 2 $0.00 $0.00" in text
-    # This month until today is compared with the ten days before.
-    assert "vs. previous 10 days, until this time: $0.00" in visible_text(page.text)
+    # The ten days of this month are compared with ten days up to this time of day.
+    assert "vs. Mar 22 – Mar 31, until 9:00 AM: $0.00" in visible_text(page.text)
+
+
+def test_a_comparison_equals_the_figures_of_the_days_that_it_names(
+    auditor: Visitor, year: int
+) -> None:
+    path = "/console/fees?from={0}-{1}&to={0}-{2}"
+    page = visible_text(auditor.get(path.format(year, "03-24", "04-10")).text)
+    assert "Fees $49.38 vs. Mar 6 – Mar 23: $98.76" in page  # too few payments for a percentage
+    assert "Fees $98.76" in visible_text(auditor.get(path.format(year, "03-06", "03-23")).text)
 
 
 def test_the_file_of_fees_has_the_sums_of_the_command(

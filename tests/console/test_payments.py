@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from babel.dates import format_time
 
-from console.console_pages import hidden_fields
+from console.console_pages import hidden_fields, visible_text
 from opentill import disputes, merchants, orders, refunds
 from opentill.console.labels import (
     ABOUT_PAYMENT_ACTION,
@@ -419,3 +419,13 @@ def test_a_form_that_has_already_added_a_note_keeps_the_new_input(shop: Shop) ->
 def test_every_action_on_a_payment_has_its_texts() -> None:
     for table in (PAYMENT_ACTION, ABOUT_PAYMENT_ACTION, PAYMENT_ACTION_RESULT):
         assert {action.name for action in ACTIONS} <= set(table)
+
+
+def test_a_settled_payment_leads_to_the_payout_that_sent_it(shop: Shop) -> None:
+    server, auditor = shop.api_server, create_staff(shop, "auditor")
+    order_id, now = shop.create_paid_order()["id"], server.app.clock()
+    server.tx(lambda tx: orders.settle_one(tx, shop.id, order_id, now, "op"))
+    assert "Payout Part of the next one" in visible_text(auditor.get(f"{PATH}/{order_id}").text)
+    payout = shop.create_payout(100)
+    page = auditor.get(f"{PATH}/{order_id}").text
+    assert f'<a href="/console/payouts/{payout.id}">$1.00</a>' in page

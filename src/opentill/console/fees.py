@@ -94,11 +94,15 @@ def _headlines(
     localizer = request.localizer
     by_currency = {row.currency: row for row in previous or ()}
 
+    payments_before = sum(row.payments for row in previous or ())
+
     def headline(name: str, now: int, before: int, write: Callable[[int], str]) -> Headline:
-        compared = ""
+        compared, change = "", ""
         if previous is not None:
             compared = home_figures.compare(localizer, days, request.now, write(before))
-        return Headline(name, write(now), compared, headlines.change(localizer, now, before))
+        if home_figures.is_comparable(payments_before):
+            change = headlines.change(localizer, now, before)
+        return Headline(name, write(now), compared, change)
 
     result: list[Headline] = []
     for row in sums:

@@ -25,6 +25,8 @@ CHARTS: Final[Mapping[ChartName, str]] = {
 _MOST_CURRENCIES: Final = 2  # headlines and charts show the volumes of this many currencies
 _MOST_DAYS: Final = 92  # charts show at most this many days, the last ones of the range
 _DEFAULT_DAYS: Final = 30
+_LONG_RANGE: Final = 14  # from so many days on, today weighs little in a range that ends with it
+_FEWEST: Final = 20  # payments before, below which a change in percent would say little
 
 
 def read_days(request: PageRequest) -> Days:
@@ -67,39 +69,49 @@ def chart_days(days: Days, now: int) -> list[Day]:
 
 
 def range_before(days: Days, now: int) -> tuple[int, int] | None:
-    """Return as many days before the range, up to the same time of day if it ends today.
+    """Return as many days before the range: whole ones, as a person chooses them.
 
-    None if the range has no first day or is in the future.
+    A range of few days that ends today is compared up to the same time of day, because the rest of
+    today weighs too much in it. None if the range has no first day or is in the future.
     """
     if not 0 < days.since <= now:
         return None
     first, last = _bounds(days, now)
-    since = day_bounds(first - (last - first) - timedelta(days=1), ZONE).since
-    until = since + quarter(min(days.until + 1, now)) - days.since
-    return max(0, since), max(0, until)
+    since = day_bounds(_first_before(first, last), ZONE).since
+    if _ends_at_this_time(days, now):
+        return max(0, since), max(0, since + quarter(now) - days.since)
+    return max(0, since), max(0, day_bounds(first, ZONE).since)
+
+
+def _first_before(first: date, last: date) -> date:
+    """Return the first of as many days before a range."""
+    return first - (last - first) - timedelta(days=1)
+
+
+def _ends_at_this_time(days: Days, now: int) -> bool:
+    """Whether the range before ends at the present time of day."""
+    first, last = _bounds(days, now)
+    return days.until > now and (last - first).days + 1 < _LONG_RANGE
 
 
 def compare(localizer: Localizer, days: Days, now: int, before: str) -> str:
-    """Name the range before (``range_before``) and its figure."""
+    """Name the days of the range before (``range_before``) and its figure."""
     first, last = _bounds(days, now)
-    number = (last - first).days + 1
-    if days.until > now:  # today is not over, so the range before ends at the same time of day
-        return str(
-            localizer.ngettext(
-                "vs. previous day, until this time: {before}",
-                "vs. previous {number} days, until this time: {before}",
-                number,
-                before=before,
-            )
-        )
-    return str(
-        localizer.ngettext(
-            "vs. previous day: {before}",
-            "vs. previous {number} days: {before}",
-            number,
-            before=before,
-        )
-    )
+    begin, end = _first_before(first, last), first - timedelta(days=1)
+    with_year = begin.year != local(now, ZONE).year
+    named = localizer.short_day(begin, with_year=with_year)
+    if begin != end:
+        named = f"{named} – {localizer.short_day(end, with_year=with_year)}"
+    if not _ends_at_this_time(days, now):
+        return str(localizer.gettext(N_("vs. {days}: {before}"), days=named, before=before))
+    time = localizer.time_of_day(quarter(now), ZONE)
+    text = N_("vs. {days}, until {time}: {before}")
+    return str(localizer.gettext(text, days=named, time=time, before=before))
+
+
+def is_comparable(before: int) -> bool:
+    """Whether so many payments or attempts before are enough to show a change in percent."""
+    return before >= _FEWEST
 
 
 class FigureTexts:
@@ -156,9 +168,13 @@ class FigureTexts:
         localizer, attempts = self._localizer, self._attempts_by_day()
         volumes, volumes_before = _volumes(self._sums), _volumes(self._previous or ())
         now, before = _attempts(self._sums), _attempts(self._previous or ())
+        with_change = is_comparable(before.payments + before.failed)
 
         def amount(minor: int, currency: str) -> str:
             return localizer.amount(Money(minor, currency))
+
+        def change(now: int, before: int) -> str:
+            return headlines.change(localizer, now, before) if with_change else ""
 
         result: list[Headline] = []
         for currency in self._currencies:
@@ -168,7 +184,7 @@ class FigureTexts:
                     N_("Volume"),
                     amount(volumes[currency], currency),
                     self._compared(amount(earlier, currency)),
-                    headlines.change(localizer, volumes[currency], earlier),
+                    change(volumes[currency], earlier),
                     headlines.draw_days(
                         localizer,
                         N_("Volume"),
@@ -184,7 +200,7 @@ class FigureTexts:
                 N_("Payments"),
                 localizer.number(now.payments),
                 self._compared(localizer.number(before.payments)),
-                headlines.change(localizer, now.payments, before.payments),
+                change(now.payments, before.payments),
                 headlines.draw_days(
                     localizer,
                     N_("Payments"),
@@ -202,7 +218,9 @@ class FigureTexts:
                 self._compared(
                     "" if before.success_rate is None else localizer.percent(before.success_rate)
                 ),
-                headlines.change_of_rate(localizer, now.success_rate, before.success_rate),
+                headlines.change_of_rate(localizer, now.success_rate, before.success_rate)
+                if with_change
+                else "",
                 headlines.draw_days(
                     localizer,
                     N_("Success rate"),

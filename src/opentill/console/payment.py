@@ -7,16 +7,20 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from opentill import merchants, orders, people, webhooks
+from opentill import merchants, orders, payouts, people, webhooks
 from opentill.approvals import WaitingAction
 from opentill.console import payment_actions, payment_refund, proof_facts, routes
 from opentill.console.labels import GIVE_A_REASON_255, PAYMENT_ACTION
 from opentill.console.payment_actions import ACTIONS, Action, ActionCall
 from opentill.console.payments import PLACE
+from opentill.console.payout_labels import PAYOUT_STATUS
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, KeyReused, NotFound
+from opentill.core.money import Money
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
 from opentill.db.database import Tx
+from opentill.orders import Order
+from opentill.payouts import Payout
 from opentill.people import command_permission
 from opentill.portal import form_ids, notes, payment_details, payment_facts, refund_form, render
 from opentill.portal.labels import ORDER_STATUS
@@ -83,6 +87,7 @@ async def _values(request: PageRequest, form_input: FormInput | None = None) -> 
         waiting = await payment_actions.list_waiting(
             tx, payment.order, offers, (who, request.app.settings, request.now)
         )
+        payout = await _find_payout(tx, request, payment.order)
     return {
         **payment_facts.template_values(
             payment,
@@ -92,6 +97,13 @@ async def _values(request: PageRequest, form_input: FormInput | None = None) -> 
             for_staff=True,
         ),
         "merchant": payment.merchant,
+        "payout": payout
+        and (
+            payout,
+            Money(payout.amount_minor, payout.currency),
+            request.localizer.gettext(PAYOUT_STATUS[payout.status]),
+        ),
+        "is_next_payout": payout is None and request.may("payouts.read"),
         "resend_to": request.console("payments", payment.order.id, "resend") if manages else "",
         "manages": manages,
         "offers": offers,
@@ -107,6 +119,15 @@ async def _values(request: PageRequest, form_input: FormInput | None = None) -> 
         "longest_note": LONGEST_NOTE,
         "most_notes": MOST_NOTES,
     }
+
+
+async def _find_payout(tx: Tx, request: PageRequest, order: Order) -> Payout | None:
+    """Return the payout that sent the money of a settled payment, None if there is none yet."""
+    if order.settled_at is None or not request.may("payouts.read"):
+        return None
+    return await payouts.find_first_since(
+        tx, order.merchant_id, order.settled_currency, order.settled_at
+    )
 
 
 async def perform_action(request: PageRequest, action: Action) -> Response:
