@@ -54,10 +54,12 @@ from opentill.console import (
     terms,
     trial_balance,
 )
+from opentill.people import command_permission
 from opentill.portal import endpoint
-from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.model import CONSOLE_PATH, Creation, Page
 from opentill.portal.portal import Portal
 from opentill.portal.request import PageRequest
+from opentill.web.translations import N_
 
 # Each group of the menu (portal/menu.py) lists its pages in this order.
 PAGES: Final[tuple[Page[PageRequest], ...]] = (
@@ -66,7 +68,6 @@ PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *needs.pages,
     *deposit_cases.pages,
     *provider_reports.pages,
-    *approvals.pages,
     *payments.pages,
     *payments_file.pages,
     *payment.pages,
@@ -80,22 +81,23 @@ PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *terms.pages,
     *adjustments.pages,
     *bank_account.pages,
-    *payouts.pages,
-    *payout.pages,
     *payout_runs.pages,
     *reconciliation.pages,
+    *approvals.pages,
+    *payouts.pages,
+    *payout.pages,
     *fees.pages,
     *trial_balance.pages,
     *books.pages,
     *people.pages,
     *audit.pages,
-    *gateways.pages,
-    *gateway_tests.pages,
     *gateway_accounts.pages,
     *new_gateway_account.pages,
     *environment_account.pages,
     *gateway_account.pages,
     *account_terms.pages,
+    *gateways.pages,
+    *gateway_tests.pages,
     *gateway_rules.pages,
     *mails.pages,
     *queues.pages,
@@ -103,10 +105,22 @@ PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *settings.pages,
 )
 
+# The menu "Create" in the header: forms of pages that the menu beside the page reaches later.
+CREATIONS: Final = (
+    Creation(N_("Merchant"), "/merchants/new", command_permission("merchants create")),
+    Creation(N_("Payout run"), "/payout-runs?sheet=begin", "payouts.manage"),
+    Creation(N_("Upload a bank report"), "/payout-runs?sheet=bank", "payouts.manage"),
+    Creation(N_("Compare a settlement report"), "/reconciliation?sheet=compare", "balance.adjust"),
+    Creation(N_("Gateway account"), "/gateway-accounts?sheet=add", "deployment.manage"),
+    Creation(N_("Routing rule"), "/routing-rules?sheet=add", "deployment.manage"),
+    Creation(N_("Exchange rate"), "/rates?sheet=set", "rates.manage"),
+    Creation(N_("Invite a colleague"), "/people?sheet=invite", "people.manage"),
+)
 PORTAL: Final = Portal(
     PAGES,
     CONSOLE_PATH,
     Path(__file__).parent / "templates",
     (labels, account_labels, merchant_labels, need_labels, payout_labels),
+    creations=CREATIONS,
 )
 routes: Final = endpoint.routes(PORTAL, CONSOLE_PATH)

@@ -40,9 +40,10 @@ from opentill.dashboard import (
     webhooks,
 )
 from opentill.portal import endpoint
-from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.model import DASHBOARD_PATH, Creation, Page
 from opentill.portal.portal import Portal
 from opentill.portal.request import PageRequest
+from opentill.web.translations import N_
 
 # Each group of the menu (portal/menu.py) lists its pages in this order.
 PAGES: Final[tuple[Page[PageRequest], ...]] = (
@@ -79,11 +80,21 @@ PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *agreement.pages,
 )
 
+# The menu "Create" in the header: what a merchant's people create most often.
+CREATIONS: Final = (
+    Creation(N_("Payment link"), "/links?sheet=add", "sessions.write"),
+    Creation(N_("Checkout session"), "/sessions?sheet=new-session", "sessions.write"),
+    Creation(N_("Product"), "/products?sheet=add", "products.write"),
+    Creation(N_("Invite a member"), "/team?sheet=invite", "team.manage"),
+    Creation(N_("API key"), "/developers/keys?sheet=create", "keys.manage"),
+    Creation(N_("Webhook endpoint"), "/developers/webhooks?sheet=add", "endpoints.manage"),
+)
 PORTAL: Final = Portal(
     PAGES,
     DASHBOARD_PATH,
     Path(__file__).parent / "templates",
     (labels, mail_times),
     menu_counts.count_waiting,
+    CREATIONS,
 )
 routes: Final = endpoint.routes(PORTAL, "/dashboard")

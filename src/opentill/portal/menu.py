@@ -82,6 +82,19 @@ def sections_of_account(request: PageRequest, workplaces: Sequence[Workplace]) -
     return []
 
 
+def creations(request: PageRequest) -> list[MenuItem]:
+    """Return the links to the forms that create something and that the person may send."""
+    portal = request.portal
+    if request.optional_access is None and not (portal.is_console and request.has_frame):
+        return []
+    home = portal.path.replace("{merchant:id}", request.merchant_id)
+    return [
+        MenuItem(each.name, f"{request.base}{home}{each.below}", is_current=False)
+        for each in portal.creations
+        if request.may(each.allowed)
+    ]
+
+
 def _build(
     request: PageRequest, portal: Portal, merchant_id: str, may: Callable[[Permission], bool]
 ) -> list[MenuSection]:

@@ -68,6 +68,18 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
         return f"{self.path}/".startswith(f"{CONSOLE_PATH}/")
 
 
+class Creation(msgspec.Struct, frozen=True):
+    """A link of the menu "Create" in the header: it opens the form that creates something.
+
+    ``below`` is the path of the form's page below the portal's, with its query, and ``allowed``
+    the permission that the form needs.
+    """
+
+    name: str
+    below: str
+    allowed: Permission
+
+
 class Todo(msgspec.Struct, frozen=True):
     """An item of a list of things to do: its text, how many there are, and the page for them.
 

@@ -12,7 +12,7 @@ from jinja2.ext import Extension
 
 from opentill.core.ids import is_id
 from opentill.portal import form_errors, labels, sheets
-from opentill.portal.model import CONSOLE_PATH, SENDER, Page
+from opentill.portal.model import CONSOLE_PATH, SENDER, Creation, Page
 from opentill.web import dispute_reasons, templates, user_agents
 
 _SHARED_TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -40,15 +40,18 @@ class Portal:
         own_templates: Path,
         own_labels: Sequence[ModuleType] = (),
         count_waiting: Callable[[Any], Awaitable[Mapping[str, int]]] | None = None,
+        creations: Sequence[Creation] = (),
     ) -> None:
         """Prepare the templates. Raises OSError if they cannot be read.
 
         ``count_waiting`` takes a ``PageRequest``, and returns how much waits for the person on
-        pages of the menu, by their paths below ``path``.
+        pages of the menu, by their paths below ``path``. ``creations`` are the links of the menu
+        "Create" in the header.
         """
         self.pages: Final = tuple(pages)
         self.path: Final = path
         self.count_waiting: Final = count_waiting
+        self.creations: Final = tuple(creations)
         # The console and the dashboard, whose menus the person's own pages show. ``app.py`` sets
         # them, because portals do not import each other.
         self.neighbors: tuple[Portal, Portal] | None = None

@@ -58,6 +58,7 @@ def fragment(request: PageRequest, template: str, **values: object) -> str:
     return request.portal.environment.get_template(template).render(
         request=request,
         menu=menu.sections,
+        create_menu=menu.creations,
         menu_links=partial(_menu_links, request),
         localizer=localizer,
         languages=language.names("merchant"),
