@@ -2,6 +2,9 @@
 
 import re
 
+from dashboard.pages import text_of
+from opentill.core.settings import Settings
+from opentill.pages import site
 from support.api_server import ApiServer
 
 
@@ -28,3 +31,25 @@ def test_the_agreement_has_contents_that_lead_to_its_sections(api_server: ApiSer
     assert len(targets) > 5
     assert targets == re.findall(r'<h2 id="(section-[0-9]+)">', page)
     assert 'href="/"' in page
+
+
+def test_the_front_page_names_the_operator_and_the_methods_of_its_gateways(
+    api_server: ApiServer,
+) -> None:
+    page = text_of(api_server.http.get("/"))
+    settings = api_server.app.settings
+    assert f"{settings.operator_name} {settings.operator_address}" in page
+    pay_with = page.partition("How your customers pay")[2].partition("What your shop gets")[0]
+    assert pay_with.split() == [
+        "Card", "Alipay", "WeChat", "Pay", "PayNow", "Cryptocurrency", "Bank", "transfer",
+    ]  # fmt: skip
+    assert settings.operator_contact not in page  # it is the example, which reaches nobody
+
+
+def test_the_contact_of_the_operator_is_a_link_if_it_is_an_address() -> None:
+    def url_of(contact: str) -> str:
+        return site.operator_of(Settings(operator_contact=contact)).contact_url
+
+    assert url_of("help@tills.example") == "mailto:help@tills.example"
+    assert url_of("https://tills.example/help") == "https://tills.example/help"
+    assert url_of("+49 30 123") == ""

@@ -53,6 +53,15 @@ class Brand(msgspec.Struct, frozen=True):
     terms: str | None = None
 
 
+class Operator(msgspec.Struct, frozen=True):
+    """The company that runs the deployment; ``contact_url`` is "" if the contact has no URL."""
+
+    name: str
+    address: str
+    contact: str
+    contact_url: str
+
+
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """The last payment attempt: its status, and where the customer has to continue."""
 

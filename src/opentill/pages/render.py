@@ -4,6 +4,7 @@ Autoescape escapes every value, and an undefined name in a template is an error.
 pure, so that tests can render the page of each state.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,8 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from opentill.core.links import safe_url
+from opentill.core.money import Money
+from opentill.gateways.model import Method
 from opentill.pages import labels, model
 from opentill.receipts import layout
 from opentill.receipts.model import masked
@@ -22,6 +25,7 @@ from opentill.web.responses import Trouble
 # After these numbers of seconds, the waiting page reloads: first, second time and so on.
 POLLS_S: Final = (2, 2, 2, 3, 3, 4, 5, 6, 8, 10, 15, 20, 30)
 _LEAVE_AFTER_S: Final = 5
+_EXAMPLE_PRICE: Final = Money(2_400, "USD")  # in the picture of a payment page
 
 
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,7 +204,14 @@ def trouble_page(trouble: Trouble, visit: Visit, again: str | None = None) -> Pa
     return _page("trouble.html", visit, refresh=None, trouble=trouble, again=again, base=visit.base)
 
 
-def front_page(visit: Visit, agreement_path: str, *, takes_applications: bool) -> Page:
+def front_page(
+    visit: Visit,
+    agreement_path: str,
+    operator: model.Operator,
+    methods: Sequence[Method],
+    *,
+    takes_applications: bool,
+) -> Page:
     """Render the front page of the deployment."""
     return _page(
         "landing.html",
@@ -208,6 +219,9 @@ def front_page(visit: Visit, agreement_path: str, *, takes_applications: bool) -
         refresh=None,
         base=visit.base,
         agreement_path=agreement_path,
+        operator=operator,
+        methods=methods,
+        example_price=_EXAMPLE_PRICE,
         takes_applications=takes_applications,
     )
 

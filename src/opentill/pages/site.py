@@ -1,5 +1,6 @@
 """The public pages: the front page and the agreement."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -7,8 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opentill import agreement, context
-from opentill.pages import render, responses
+from opentill import agreement, context, gateways
+from opentill.context import App
+from opentill.core.links import safe_url
+from opentill.core.settings import Settings
+from opentill.gateways.model import Method
+from opentill.pages import model, render, responses
 from opentill.pages.payment_page import PageRequest
 from opentill.pages.render import ENVIRONMENT
 from opentill.web import assets, templates
@@ -16,6 +21,8 @@ from opentill.web.markdown import markdown, with_contents
 from opentill.web.responses import GUARDS, POLICY
 from opentill.web.translations import N_
 
+_CURRENCIES: Final = ("USD", "EUR", "GBP", "CNY", "HKD", "JPY", "SGD")
+_EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+", re.ASCII)
 _PUBLIC: Final[Mapping[str, str]] = {
     **GUARDS,
     "cache-control": "no-cache",
@@ -24,13 +31,37 @@ _PUBLIC: Final[Mapping[str, str]] = {
 
 
 async def front_page(request: Request) -> Response:
-    """Show what kind of service this is, and nothing about the deployment."""
+    """Show what the service is for, how customers pay, and who operates it."""
     visitor = PageRequest(request.scope, request.receive)
-    settings = context.app_of(request.scope).settings
+    app = context.app_of(request.scope)
     visit = visitor.visit()
-    html = render.front_page(visit, agreement.PAGE_PATH, takes_applications=settings.applications)
+    html = render.front_page(
+        visit,
+        agreement.PAGE_PATH,
+        operator_of(app.settings),
+        _methods(app),
+        takes_applications=app.settings.applications,
+    )
     response = responses.page(html, visit.localizer.language)
     return visitor.remember_language(response)
+
+
+def operator_of(settings: Settings) -> model.Operator:
+    """Return who operates the deployment; an example contact is left out."""
+    contact = settings.public_contact
+    address = f"mailto:{contact}" if _EMAIL.fullmatch(contact) else ""
+    url = contact if safe_url(contact) else address
+    return model.Operator(settings.operator_name, settings.operator_address, contact, url)
+
+
+def _methods(app: App) -> tuple[Method, ...]:
+    """Return the methods that are offered in some common currency."""
+    offered = {
+        method
+        for currency in _CURRENCIES
+        for method in gateways.offered_methods(app.gateways, currency)
+    }
+    return tuple(method for method in model.METHODS if method in offered)
 
 
 async def agreement_page(request: Request) -> Response:
