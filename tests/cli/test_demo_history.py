@@ -2,10 +2,11 @@
 
 import asyncio
 import sqlite3
+from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from opentill import figures
+from opentill import figures, orders
 from opentill.cli.demo_history import DAYS, NAME, History
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
@@ -43,6 +44,21 @@ async def test_a_month_has_orders_of_every_kind(module_database_url: str) -> Non
             payouts = await tx.fetchval(
                 "select count(*) from payouts where merchant_id = $1 and status = 'PAID'", merchant
             )
+            by_link = await tx.fetchval(
+                "select count(*) from orders where merchant_id = $1 and paid_at is not null"
+                " and payment_link_id is not null",
+                merchant,
+            )
+            declined = await tx.fetch(
+                "select card_last4 from payment_attempts where merchant_id = $1"
+                " and status = 'DECLINED' and method = 'CREDIT_CARD'",
+                merchant,
+            )
+            newest = await tx.fetchrow(
+                "select id, created_at from orders where merchant_id = $1"
+                " order by created_at desc limit 1",
+                merchant,
+            )
             late = await tx.fetchval(
                 "select max(settled_at - due_at) from orders where merchant_id = $1"
                 " and id not in (select order_id from disputes where merchant_id = $1)",
@@ -51,8 +67,14 @@ async def test_a_month_has_orders_of_every_kind(module_database_url: str) -> Non
         totals = await figures.read(db, merchant, ZoneInfo("UTC"), world.NOW)
         assert {"PAID", "SETTLED", "REFUNDED", "DISPUTED", "CLOSED"} <= statuses.keys()
         assert 120 < sum(statuses.values()) < 260
-        assert [row["status"] for row in disputes] == ["WON", "OPEN"]
+        assert [row["status"] for row in disputes] == ["WON", "LOST", "OPEN", "OPEN"]
         assert payouts == 3
+        assert by_link > 5
+        assert declined
+        assert all(row["card_last4"] for row in declined)
+        assert newest is not None
+        day = datetime.fromtimestamp(newest["created_at"] / 1000, UTC)
+        assert orders.receipt_number(newest["id"]).startswith(f"{day:%y%m%d}-")
         assert late == 0  # the forecast of the home page has the due times
         (usd,) = totals.currencies
         assert all(day.payments for day in usd.days[:-1])

@@ -167,7 +167,7 @@ async def _make_merchant(settings: Settings) -> Demo:
             merchant = await merchants.create(
                 tx, name=NAME, now=began, who=actor.who, reason=actor.reason
             )
-            history = History(merchant.id)
+            history = History(merchant.id, settings.public_url)
             if has_bank:
                 account = bankaccounts.check_account(NAME, _ACCOUNT_NUMBER)
                 rule = payouts.HoldRule(settings.secret_key, 0)
@@ -234,6 +234,7 @@ async def _set_rates(tx: "Tx", actor: "Actor", now: int) -> None:
 
 
 def _with_product(settings: Settings, demo: Demo) -> Demo:
+    from opentill.cli import demo_images
     from opentill.server.embedded.datadir import write_private
 
     product = {
@@ -242,6 +243,8 @@ def _with_product(settings: Settings, demo: Demo) -> Demo:
         "price": "4.20",
         "currency": "USD",
     }
+    if not settings.sandbox_elsewhere:  # with a month of history there are pictures
+        product["image"] = demo_images.url(settings.public_url, demo.merchant_id, "cup")
     created_product = _post(settings, demo.key, "/v1/products", product)
     demo = msgspec.structs.replace(demo, product_id=str(created_product["id"]))
     write_private(settings.data_dir / FILE, msgspec.json.encode(demo).decode())

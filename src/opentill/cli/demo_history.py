@@ -25,10 +25,13 @@ from opentill import (
     refunds,
 )
 from opentill.checkouts.model import SessionBody
+from opentill.cli import demo_images
+from opentill.core import ids
 from opentill.core.money import Money
 from opentill.core.settings import Settings
 from opentill.gateways.model import (
     Card,
+    DisputeStatus,
     GatewayDisputeEvent,
     Method,
     PaymentOutcome,
@@ -46,15 +49,26 @@ DAYS: Final = 31
 _HOUR: Final = 3_600_000
 _DAY: Final = 24 * _HOUR
 _GATEWAY: Final = "sandbox"
-_CARD: Final = Card(brand="visa", last4="4242")
+_CARDS: Final = (
+    ("visa", "4242"), ("mastercard", "5454"), ("visa", "1881"), ("amex", "8431"), ("visa", "5556"),
+)  # fmt: skip
+_LINK_EVERY: Final = 3  # this often a customer of the first product comes by the payment link
+_OWNER: Final = "owner@example.com"  # who responded to the disputes
+_EXPLANATION: Final = (
+    "Carrier: DHL. Tracking number: 00340434161094042557. The box was delivered to the customer's"
+    " address and signed for two days after the payment."
+)
+# Number of a paid order → how its dispute ends, 8 days after it was opened; None: not yet.
+_DISPUTES: Final[dict[int, DisputeStatus | None]] = {34: "WON", 60: "LOST", 88: None, 101: None}
+_UNANSWERED: Final = 101  # the dispute to which the merchant has not responded
 _TO_RESPOND: Final = 14 * _DAY  # time until the deadline for responding to a dispute
 _OFFERS: Final = (
-    #  name                 description                              price   weight
-    ("Sencha, 100 g", "Green tea of the first flush.", "12.50", 9),
-    ("Oolong, 100 g", "Half fermented, lightly roasted.", "18.00", 6),
-    ("Teapot", "Cast iron, 0.8 l.", "48.00", 2),
-    ("Matcha set", "Bowl, whisk and 30 g of matcha.", "64.00", 2),
-    ("Tasting box", "Eight teas, enough for a week.", "25.00", 5),
+    #  name            picture        description                      price    weight
+    ("Sencha, 100 g", "sencha", "Green tea of the first flush.", "12.50", 9),
+    ("Oolong, 100 g", "oolong", "Half fermented, lightly roasted.", "18.00", 6),
+    ("Teapot", "teapot", "Cast iron, 0.8 l.", "48.00", 2),
+    ("Matcha set", "matcha", "Bowl, whisk and 30 g of matcha.", "64.00", 2),
+    ("Tasting box", "tasting-box", "Eight teas, enough for a week.", "25.00", 5),
 )
 _METHODS: Final[tuple[Method, ...]] = ("CREDIT_CARD", "ALIPAY", "WECHAT_PAY", "PAYNOW")
 _METHOD_WEIGHTS: Final = (11, 4, 3, 2)
@@ -96,14 +110,17 @@ class History:
     ``bank`` has the sandbox bank's payments by attempt id, ``bank_refunds`` its refunds.
     """
 
-    def __init__(self, merchant_id: str) -> None:
-        """Start without history."""
+    def __init__(self, merchant_id: str, public_url: str = "") -> None:
+        """Start without history. ``public_url`` is where pictures are; "": products have none."""
+        self._public_url = public_url
+        self._link: payment_links.PaymentLink | None = None
         self.bank: dict[str, BankPayment] = {}
         self.bank_refunds: list[BankRefund] = []
         self.merchant_id = merchant_id
         self._chance = random.Random(7)  # noqa: S311 - reproducible
         self._happenings: list[tuple[int, int, Happening]] = []
         self._numbers = itertools.count()
+        self._visits = 0  # of the payment link's product
 
     async def record_at_bank(self, settings: Settings) -> None:
         """Store payments and refunds in the sandbox bank of the data directory."""
@@ -141,12 +158,15 @@ class History:
     async def happen(self, tx: "Tx", now: int) -> None:
         """Create the month before ``now`` (Unix ms), in chronological order."""
         first = now - DAYS * _DAY
+        if self._public_url:
+            await demo_images.store(tx, self.merchant_id, first)
         offers = [
-            (await products.create(tx, self.merchant_id, _product(offer), first)).id
+            (await products.create(tx, self.merchant_id, self._product(offer), first)).id
             for offer in _OFFERS
         ]
         link = LinkBody(product_id=offers[0], max_quantity=5)
-        await payment_links.create(tx, {}, self.merchant_id, link, first)
+        with ids.made_at(first):
+            self._link = await payment_links.create(tx, {}, self.merchant_id, link, first)
         often = [offer[-1] for offer in _OFFERS]
         for day in range(DAYS + 1):
             midnight = (first + day * _DAY) // _DAY * _DAY
@@ -158,7 +178,8 @@ class History:
                 self._plan(midnight + 9 * _HOUR, partial(self._pay_out, f"week {day // 7 + 1}"))
         while self._happenings and self._happenings[0][0] < now:
             at, _, happening = heapq.heappop(self._happenings)
-            await happening(tx, at)
+            with ids.made_at(at):
+                await happening(tx, at)
 
     def _customers(self, day: int, midnight: int) -> int:
         """Return the number of customers of a day: more at weekends, and increasing."""
@@ -173,8 +194,7 @@ class History:
 
     async def _visit(self, product_id: str, tx: "Tx", now: int) -> None:
         """Open a session and, most of the time, pay it."""
-        body = SessionBody(product_id=product_id)
-        session = await checkouts.open_session(tx, self.merchant_id, body, now)
+        session = await self._open(product_id, tx, now)
         draw = self._chance.random()
         if draw < 0.06:  # noqa: PLR2004 - the customer does not pay
             expire = partial(self._expire, session.id)
@@ -188,6 +208,17 @@ class History:
                 self._plan(session.expires_at + 1, partial(self._expire, session.id))
                 return
         self._plan(now + 120_000 + self._random_number(180_000), partial(pay, "SUCCEEDED"))
+
+    async def _open(self, product_id: str, tx: "Tx", now: int) -> checkouts.Session:
+        """Open a session, by the payment link or by the shop."""
+        link = self._link
+        if link is not None and link.product_id == product_id:
+            self._visits += 1
+            if self._visits % _LINK_EVERY == 0:
+                selection, settings = payment_links.Selection(), Settings(agreement_required=False)
+                return await payment_links.open_session(tx, {}, link, selection, settings, now)
+        body = SessionBody(product_id=product_id)
+        return await checkouts.open_session(tx, self.merchant_id, body, now)
 
     def _payer(self) -> Payer:
         name = self._chance.choice(_PEOPLE)
@@ -208,10 +239,11 @@ class History:
             provider_ref=attempt.id,
             # A wallet has neither a card that expires nor an issuer.
             reason="canceled" if reason and method != "CREDIT_CARD" else reason,
-            card=_CARD if method == "CREDIT_CARD" and not declined else None,
+            card=_card_of(payer) if method == "CREDIT_CARD" else None,
         )
-        ids = (self.merchant_id, attempt.id)
-        await orders.apply_outcome(tx, *ids, outcome, now + 2000, gateway=_GATEWAY)
+        await orders.apply_outcome(
+            tx, self.merchant_id, attempt.id, outcome, now + 2000, gateway=_GATEWAY
+        )
         if declined:
             return
         self.bank[attempt.id] = BankPayment(
@@ -228,11 +260,17 @@ class History:
             )
         elif number == 110:  # noqa: PLR2004 - its refund fails
             self._plan(now + _DAY, partial(self._refund, order_id, "5.00", failure="declined"))
-        elif number in (34, 101):
-            self._plan(now + 3 * _DAY, partial(self._dispute, order_id, "OPENED"))
-            if number == 34:  # noqa: PLR2004 - the other remains open
-                self._plan(now + 8 * _DAY, partial(self._dispute, order_id, "WON"))
-                self._plan(now + 8 * _DAY, self._settle)
+        elif number in _DISPUTES:
+            self._plan_dispute(order_id, number, now)
+
+    def _plan_dispute(self, order_id: str, number: int, now: int) -> None:
+        self._plan(now + 3 * _DAY, partial(self._dispute, order_id, "OPENED"))
+        if number != _UNANSWERED:
+            self._plan(now + 4 * _DAY, partial(self._contest, order_id))
+        end = _DISPUTES[number]
+        if end is not None:
+            self._plan(now + 8 * _DAY, partial(self._dispute, order_id, end))
+            self._plan(now + 8 * _DAY, self._settle)
 
     async def _refund(
         self, order_id: str, amount: str | None, tx: "Tx", now: int, *, failure: str = ""
@@ -242,8 +280,9 @@ class History:
         outcome = RefundOutcome(
             status="REFUSED" if failure else "SUCCEEDED", provider_ref=refund.id, reason=failure
         )
-        ids = (self.merchant_id, refund.id)
-        await refunds.apply_outcome(tx, *ids, outcome, now + 3000, gateway=_GATEWAY)
+        await refunds.apply_outcome(
+            tx, self.merchant_id, refund.id, outcome, now + 3000, gateway=_GATEWAY
+        )
         if failure:
             return
         payment = self.bank[refund.attempt_id]
@@ -254,12 +293,19 @@ class History:
             BankRefund(refund.id, payment.id, refund.amount_minor, refund.currency, now + 3000)
         )
 
-    async def _dispute(self, order_id: str, status: str, tx: "Tx", now: int) -> None:
+    async def _contest(self, order_id: str, tx: "Tx", now: int) -> None:
+        (dispute,) = await disputes.list_for_order(tx, self.merchant_id, order_id)
+        ids_of = (self.merchant_id, dispute.id)
+        await disputes.add_note(tx, *ids_of, _EXPLANATION, _OWNER, now, by_merchant=True)
+        await disputes.respond(tx, *ids_of, "CONTESTED", who=_OWNER, now=now)
+        await disputes.record_forwarding(tx, *ids_of, "sent in the bank's portal", now + 2 * _HOUR)
+
+    async def _dispute(self, order_id: str, status: DisputeStatus, tx: "Tx", now: int) -> None:
         order: Order = await orders.find(tx, self.merchant_id, order_id)
         event = GatewayDisputeEvent(
             attempt_id=order.paid_attempt_id or "",
             dispute_ref=f"demo-{order_id}",
-            status="WON" if status == "WON" else "OPENED",
+            status=status,
             amount=Money(order.amount_minor, order.currency),
             reason="product_not_received",
             respond_by=now + _TO_RESPOND if status == "OPENED" else None,
@@ -271,6 +317,13 @@ class History:
 
     async def _settle(self, tx: "Tx", now: int) -> None:
         await orders.settle_batch(tx, self.merchant_id, now)
+
+    def _product(self, offer: tuple[str, str, str, str, int]) -> products.ProductBody:
+        name, picture, description, price, _ = offer
+        image = self._public_url and demo_images.url(self._public_url, self.merchant_id, picture)
+        return products.ProductBody(
+            name=name, description=description, price=price, currency="USD", image=image or None
+        )
 
     async def _pay_out(self, reference: str, tx: "Tx", now: int) -> None:
         request = payouts.PayoutRequest(
@@ -286,6 +339,7 @@ class History:
         )
 
 
-def _product(offer: tuple[str, str, str, int]) -> products.ProductBody:
-    name, description, price, _ = offer
-    return products.ProductBody(name=name, description=description, price=price, currency="USD")
+def _card_of(payer: Payer) -> Card:
+    """Return the card of a customer, who always has the same one."""
+    brand, last4 = _CARDS[len(payer.email) % len(_CARDS)]
+    return Card(brand=brand, last4=last4)

@@ -5,9 +5,13 @@ so that they sort by time. Session ids are part of public addresses: they are 16
 """
 
 import hashlib
+import itertools
 import os
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final, Literal
 
 Prefix = Literal[
@@ -62,6 +66,7 @@ _AT_ONCE: Final = 256
 _TAIL: Final = 12  # random digits at the end of an id
 _tails: Final[list[tuple[int, str]]] = []  # unused tails: two random bits and ``_TAIL`` digits
 os.register_at_fork(after_in_child=_tails.clear)
+_PAST: Final = ContextVar[Iterator[int] | None]("past", default=None)  # see ``made_at``
 _last_millis = (0, "0" * 10)  # the millisecond of the last id in Unix ms, and as base32 digits
 
 
@@ -93,7 +98,8 @@ def new_id(prefix: Prefix) -> str:
     It has 48 bits of milliseconds, 12 of their fraction (RFC 9562 §6.2, method 3), 62 random bits.
     """
     global _last_millis  # noqa: PLW0603 - one assignment, so that threads see the old or the new
-    millis, nanos = divmod(time.time_ns(), 1_000_000)
+    past = _PAST.get()
+    millis, nanos = divmod(time.time_ns() if past is None else next(past), 1_000_000)
     last_millis, digits = _last_millis
     if last_millis != millis:
         digits = _base32(millis, 5)
@@ -105,6 +111,16 @@ def new_id(prefix: Prefix) -> str:
         f"{prefix}_{digits}{_PAIRS[7 << 6 | fraction >> 6]}"
         f"{_PAIRS[(fraction & 63) << 4 | 2 << 2 | bits]}{tail}"
     )
+
+
+@contextmanager
+def made_at(millis: int) -> Iterator[None]:
+    """Make ids as of a time (Unix ms), one after the other: for a history that is written later."""
+    token = _PAST.set(itertools.count(millis * 1_000_000, 1000))
+    try:
+        yield
+    finally:
+        _PAST.reset(token)
 
 
 def derived_id(prefix: Prefix, text: str) -> str:

@@ -4,6 +4,7 @@ from opentill.products.images import (
     MAX_IMAGE_BYTES,
     TooManyImages,
     find_image,
+    image_path,
     store_image,
 )
 from opentill.products.model import (
@@ -56,6 +57,7 @@ __all__ = [
     "find_merchant_id",
     "find_newest_active",
     "has_any",
+    "image_path",
     "is_stand_in",
     "list_newest",
     "list_page",
