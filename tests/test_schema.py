@@ -38,6 +38,7 @@ GLOBAL_INDEXES: Final = {
     "refunds_due",
     "idempotency_keys_old",
     "epay_refunds_old",
+    "epay_signatures_old",
     "epay_orders_again",
     "orders_due",
     "orders_reserve_due",

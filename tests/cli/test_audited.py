@@ -12,6 +12,7 @@ import typer
 from opentill.adjustments import KINDS
 from opentill.app import OPERATIONS
 from opentill.cli import build
+from opentill.gateways.epay import rsa_signature
 from support.commands import USER, Commands, opentill
 
 __all__ = ["opentill"]
@@ -25,6 +26,9 @@ AUDITED: Final = (
     "keys revoke",
     "epay enable",
     "epay rotate",
+    "epay key-pair",
+    "epay public-key",
+    "epay versions",
     "epay disable",
     "webhooks add",
     "webhooks set",
@@ -38,7 +42,7 @@ OTHERS: Final = {
     "only read": "doctor health settings export statement",
     "are about the person who runs commands": "login logout whoami",
     "only read a feature's rows": "mail:list,aside merchants:list,show,terms,applications,changes"
-    " gateways:explain,list,test gateways/rules:list keys:list epay:show,list,notices"
+    " gateways:explain,list,test gateways/rules:list keys:list epay:show,list,notices,platform-key"
     " payouts:waiting refunds:cases deposits:cases,chains approvals:list"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
     " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
@@ -65,7 +69,7 @@ OTHERS: Final = {
     "change routing rules; tests/gateways/test_rules.py checks the audit log": "gateways/rules:add"
     ",move,remove,set",
     "change the deployment; their own tests check the audit log": "secret-key:replace"
-    " skip-messages",
+    " skip-messages epay:rotate-platform-key",
 }
 # Operations of the API that change such objects, and the action that each writes to the audit log.
 OPERATIONS_AUDITED: Final = {
@@ -122,6 +126,11 @@ def test_changes_by_commands_are_in_the_audit_log(opentill: Commands) -> None:
     opentill.json("keys", "revoke", new_key["id"], *why)
     epay = opentill.json("epay", "enable", shop, *why)
     new_epay = opentill.json("epay", "rotate", shop, *why)
+    opentill.json("epay", "key-pair", shop, *why)
+    file = opentill.directory / "key.txt"
+    file.write_text(rsa_signature.bare_public_key(rsa_signature.generate().public_key()))
+    opentill.json("epay", "public-key", shop, str(file), *why)
+    opentill.json("epay", "versions", shop, "both", *why)
     opentill.json("epay", "disable", shop, *why)
     url = "https://hooks.example.com/services/T0/canary?token=canary"
     hook = opentill.json("webhooks", "add", shop, url, *why)

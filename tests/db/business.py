@@ -77,8 +77,15 @@ class Business(OperatedBusiness):
         api_server.tx(lambda tx: notices.list_notices(tx, self.id))
         api_server.run(notices.return_address(self.app, self.id, order_id))
         api_server.tx(lambda tx: credentials.rotate(tx, api_server.settings, self.id, self.now))
+        self._accept_epay_v2()
         api_server.tx(lambda tx: credentials.disable(tx, self.id, self.now))
         api_server.tx(lambda tx: epay.enable(tx, api_server.settings, self.id, self.now))
+
+    def _accept_epay_v2(self) -> None:
+        secret_key, tx = self.api_server.settings.secret_key, self.api_server.tx
+        pair = tx(lambda tx: epay.create_key_pair(tx, secret_key, self.id, self.now))
+        tx(lambda tx: epay.set_public_key(tx, self.id, pair.public_key, self.now))
+        tx(lambda tx: epay.set_versions(tx, secret_key, self.id, "BOTH", self.now))
 
     def send_events(self) -> None:
         """Create and change endpoints; list, deliver and resend events."""

@@ -1,5 +1,6 @@
-"""``opentill epay enable|rotate|disable|show|list|notices|resend``."""
+"""``opentill epay …``: credentials, keys of V2, and notifications."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,11 +11,12 @@ from opentill.cli.registration import acting, add_group
 if TYPE_CHECKING:
     from opentill.core.settings import Settings
     from opentill.db.database import Tx
-    from opentill.epay import Credentials, Notice, NoticeOfOrder
+    from opentill.epay import Credentials, NewKeyPair, Notice, NoticeOfOrder, PlatformKey
     from opentill.epay.model import NewCredentials
     from opentill.merchants import Actor
 
-_COLUMNS = ("merchantId", "pid", "state", "createdAt", "rotatedAt")
+_COLUMNS = ("merchantId", "pid", "state", "versions", "createdAt", "rotatedAt")
+_MOST_KEY = 16_384  # bytes of a file with a key; longer files contain something else
 _NOTICES = ("orderId", "outTradeNo", "state", "tries", "answer", "dueAt")
 
 
@@ -32,6 +34,13 @@ def register(app: typer.Typer) -> None:
         list=list_,
         notices=notices,
         resend=resend,
+        versions=versions,
+        **{
+            "key-pair": key_pair,
+            "public-key": public_key,
+            "platform-key": show_platform_key,
+            "rotate-platform-key": rotate_platform_key,
+        },
     )
 
 
@@ -42,6 +51,8 @@ def _without_key(credentials: "Credentials", settings: "Settings") -> dict[str, 
         "pid": credentials.pid,
         "state": credentials.state,
         "url": f"{settings.public_url}/epay/",
+        "versions": credentials.versions,
+        "publicKey": credentials.public_key,
         "createdAt": credentials.created_at,
         "rotatedAt": credentials.rotated_at,
     }
@@ -145,3 +156,87 @@ def resend(
         return await epay.resend(tx, paid_order.merchant_id, paid_order.id, now, actor=actor)
 
     return session.transact(work)
+
+
+@acting(without_reason=inputs.NO_REASON)
+def versions(
+    merchant_id: str,
+    accepted: Annotated[
+        str, typer.Argument(metavar="V1|V2|BOTH", help="V1 (MD5), V2 (RSA) or BOTH.")
+    ],
+    *,
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Set which versions of the Epay API a merchant accepts. V2 needs a key of the merchant."""
+    from typing import get_args
+
+    from opentill import epay
+    from opentill.epay import Versions
+
+    chosen = inputs.choice("versions", accepted.upper(), get_args(Versions))
+    if chosen is None:
+        raise AssertionError  # only an omitted text has no choice
+    settings = session.settings()
+    credentials = session.transact(
+        lambda tx, now: epay.set_versions(
+            tx, settings.secret_key, merchant_id, chosen, now, actor=actor
+        ),
+        settings,
+    )
+    return _without_key(credentials, settings)
+
+
+@acting(without_reason=inputs.NO_REASON)
+def key_pair(merchant_id: str, *, actor: "Actor") -> "NewKeyPair":
+    """Replace a merchant's key for V2 by a new pair, and show its private half once."""
+    from opentill import epay
+
+    settings = session.settings()
+    return session.transact(
+        lambda tx, now: epay.create_key_pair(
+            tx, settings.secret_key, merchant_id, now, actor=actor
+        ),
+        settings,
+    )
+
+
+@acting(without_reason=inputs.NO_REASON)
+def public_key(
+    merchant_id: str,
+    file: Annotated[Path, typer.Argument(help="A file with the public key, in PEM or Base64.")],
+    *,
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Replace a merchant's key for V2 by a public key, of which the shop has the private half."""
+    from opentill import epay
+
+    with inputs.source(file) as source:
+        text = source.read(_MOST_KEY).decode(errors="replace")
+    settings = session.settings()
+    credentials = session.transact(
+        lambda tx, now: epay.set_public_key(tx, merchant_id, text, now, actor=actor), settings
+    )
+    return _without_key(credentials, settings)
+
+
+def show_platform_key() -> dict[str, Any]:
+    """Show the public half of the platform's key, with which V2 responses are signed."""
+    from opentill.epay import platform_key
+
+    return _platform_key(session.query(platform_key.find))
+
+
+@acting(without_reason=inputs.NO_REASON)
+def rotate_platform_key(*, actor: "Actor") -> dict[str, Any]:
+    """Replace the platform's key at once; every shop with V2 needs the new public half."""
+    from opentill.epay import platform_key
+
+    settings = session.settings()
+    key = session.transact(
+        lambda tx, now: platform_key.rotate(tx, settings.secret_key, now, actor=actor), settings
+    )
+    return _platform_key(key)
+
+
+def _platform_key(key: "PlatformKey") -> dict[str, Any]:
+    return {"number": key.number, "publicKey": key.public_key, "createdAt": key.created_at}

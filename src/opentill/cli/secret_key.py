@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 _NEXT_COMMANDS: Final = (
     "What was encrypted with the old key cannot be read any more. Replace each Epay key (`opentill"
-    " epay list`, `epay rotate`) and each webhook secret (`opentill webhooks list`, `webhooks"
+    " epay list`, `epay rotate`), the platform's Epay key (`epay rotate-platform-key`) and each"
+    " webhook secret (`opentill webhooks list`, `webhooks"
     " rotate`), and give them to their merchants; enter each merchant's bank account again"
     " (`opentill payouts set-account`), and each gateway account's credentials (`opentill gateways"
     " list`, `gateways rotate`); then start servers and workers again. Authenticators no"

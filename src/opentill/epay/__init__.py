@@ -1,4 +1,4 @@
-"""The Epay V1 API: shops that speak Epay (易支付) take payments here unchanged."""
+"""The Epay API: shops that speak Epay (易支付), V1 or V2, take payments here unchanged."""
 
 from opentill.epay.credentials import (
     WRONG_KEY,
@@ -13,10 +13,13 @@ from opentill.epay.credentials import (
 from opentill.epay.model import (
     Credentials,
     NewCredentials,
+    NewKeyPair,
     Notice,
     NoticeOfOrder,
     NoticeState,
     PaidTwice,
+    PlatformKey,
+    Versions,
 )
 from opentill.epay.notices import (
     find_notice,
@@ -27,16 +30,21 @@ from opentill.epay.notices import (
     return_address,
     skip_waiting,
 )
+from opentill.epay.versions import create_key_pair, set_public_key, set_versions
 
 __all__ = [
     "WRONG_KEY",
     "Credentials",
     "NewCredentials",
+    "NewKeyPair",
     "Notice",
     "NoticeOfOrder",
     "NoticeState",
     "PaidTwice",
+    "PlatformKey",
+    "Versions",
     "check_key",
+    "create_key_pair",
     "disable",
     "enable",
     "find",
@@ -49,5 +57,7 @@ __all__ = [
     "resend",
     "return_address",
     "rotate",
+    "set_public_key",
+    "set_versions",
     "skip_waiting",
 ]

@@ -16,7 +16,7 @@ from opentill.core import encryption
 from opentill.core.errors import ConfigurationError, Invalid, NotFound
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
-from opentill.epay import queries
+from opentill.epay import platform_key, queries
 from opentill.epay.model import Credentials, NewCredentials
 from opentill.merchants import OPENTILL, Actor
 
@@ -27,7 +27,7 @@ _KEY_LENGTH: Final = 32
 _FIRST_PID, _PIDS = 100_000_000, 900_000_000
 WRONG_KEY: Final = (
     "OPENTILL_SECRET_KEY is not the one that the Epay keys were encrypted with: set it back, or"
-    " make new ones with `opentill epay rotate`"
+    " make new ones with `opentill epay rotate` and `opentill epay rotate-platform-key`"
 )
 
 
@@ -140,12 +140,14 @@ async def list_credentials(tx: Tx) -> list[Credentials]:
 
 
 async def key_decrypts(tx: Tx, secret_key: str) -> bool:
-    """Whether the deployment's key decrypts the stored Epay keys."""
+    """Whether the deployment's key decrypts the stored Epay keys, and the platform's key of V2."""
     credentials = await queries.ANY.first(tx)
     try:
-        return credentials is None or bool(decrypt(credentials, secret_key))
+        if credentials is not None:
+            decrypt(credentials, secret_key)
     except encryption.WrongKey:
         return False
+    return await platform_key.decrypts(tx, secret_key)
 
 
 async def check_key(tx: Tx, secret_key: str) -> bool:

@@ -19,6 +19,8 @@ from opentill.orders.model import trade_no as trade_no  # noqa: PLC0414 - the Ep
 Type = Literal["", "alipay", "wxpay", "creditcard", "crypto", "paynow", "bank"]
 Result = dict[str, Any] | str  # a JSON object, or the address that the browser is sent to
 State = Literal["ENABLED", "DISABLED"]
+Versions = Literal["V1", "V2", "BOTH"]  # the versions of the Epay API that a merchant accepts
+Version = Literal[1, 2]
 NoticeState = Literal["WAITING", "DELIVERED", "FAILED"]
 TradeStatus = Literal["TRADE_SUCCESS", "WAIT_BUYER_PAY", "TRADE_CLOSED"]
 
@@ -92,6 +94,28 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     rotated_at: int | None
     updated_at: int
+    versions: Versions
+    public_key: str | None  # the merchant's key for V2: SPKI in Base64, without PEM armour
+    public_key_at: int | None
+
+
+class PlatformKey(msgspec.Struct, frozen=True, kw_only=True):
+    """The key with which the platform signs for V2; the private half is encrypted."""
+
+    number: int
+    public_key: str
+    sealed_key: bytes
+    created_at: int
+
+
+class NewKeyPair(msgspec.Struct, frozen=True, kw_only=True):
+    """A merchant's new key pair for V2, in Base64 without PEM armour, with the platform's key."""
+
+    merchant_id: str
+    pid: int
+    private_key: str
+    public_key: str
+    platform_public_key: str
 
 
 class EpayMerchant(Credentials, frozen=True, kw_only=True):
@@ -160,6 +184,7 @@ class EpayOrder(msgspec.Struct, frozen=True, kw_only=True):
     merchant_id: str
     out_trade_no: str
     submission: int  # position among the merchant's orders with this out_trade_no, from 1
+    version: Version  # the version of the Epay API that placed it, and notifies its shop
     order_id: str
     checkout_id: str
     type: Type

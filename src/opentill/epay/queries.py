@@ -11,6 +11,7 @@ from opentill.epay.model import (
     NumberedOrder,
     PaidCounts,
     PaidTwice,
+    PlatformKey,
 )
 
 # The merchant of a pid; `:id` is "pid_" followed by the pid.
@@ -56,8 +57,34 @@ SET_KEY = Query(
     returning *
     """,
 )
+SET_VERSIONS = Query(
+    Credentials,
+    """
+    update epay_credentials set versions = :versions, updated_at = :now
+    where merchant_id = :merchant_id
+    returning *
+    """,
+)
+SET_PUBLIC_KEY = Query(
+    Credentials,
+    """
+    update epay_credentials set public_key = :public_key, public_key_at = :now, updated_at = :now
+    where merchant_id = :merchant_id
+    returning *
+    """,
+)
 ALL = Query(Credentials, "select * from epay_credentials order by merchant_id")
 ANY = Query(Credentials, "select * from epay_credentials limit 1")
+
+PLATFORM_KEY = Query(PlatformKey, "select * from epay_platform_keys order by number desc limit 1")
+# Add a platform key. Of concurrent statements with one number, all but one do nothing.
+INSERT_PLATFORM_KEY = Command(
+    """
+    insert into epay_platform_keys (number, public_key, sealed_key, created_at)
+    values (:number, :public_key, :sealed_key, :now)
+    on conflict (number) do nothing
+    """
+)
 
 PRODUCT = Value(
     str,

@@ -161,6 +161,7 @@ COMMANDS: Final[Mapping[str, Permission]] = {
     "keys": "merchants.manage",
     "epay": "merchants.manage",
     "epay resend": "orders.manage",
+    "epay rotate-platform-key": "deployment.manage",
     "webhooks": "merchants.manage",
     "webhooks resend": "orders.manage",
     "links": "merchants.manage",
