@@ -208,13 +208,10 @@ class NearDeadline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of waiting mails, and when the oldest is due (Unix ms; None: none waits).
-
-    ``unknown``, ``failed`` and ``dead_letters`` are numbers of the last day.
-    """
+    """The state of the queue; ``unknown``, ``failed`` and ``dead_letters`` are of the last day."""
 
     waiting: int
-    oldest: int | None
+    oldest: int | None  # when the oldest waiting mail is due, Unix ms; None if none waits
     unknown: int
     failed: int
     dead_letters: int
