@@ -52,7 +52,7 @@ OTHERS: Final = {
     "move money or decide about it; their own tests check the audit log": "settle"
     " orders:confirm,refund,revoke,given-back,note refunds:done,failed"
     " refunds:reversed,handled,record,dismiss deposits:handled,refunded"
-    " disputes:open,win,lose,recover,deadline,dismiss,note"
+    " disputes:open,win,lose,recover,deadline,dismiss,note,forward"
     " payouts:create,approve,reject,paid,failed,run,file,report"
     " approvals:approve,reject"
     " payouts:set-account,confirm-account"

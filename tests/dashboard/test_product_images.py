@@ -1,5 +1,6 @@
 """Images of products: uploaded files, which are recognized by their content."""
 
+import asyncio
 import hashlib
 import re
 from typing import Any, Final
@@ -8,7 +9,10 @@ import httpx2
 import pytest
 
 from dashboard.pages import hidden_field_values
+from opentill import products
+from opentill.db.database import Db
 from opentill.products import images
+from support import world
 from support.api_server import Shop
 from support.people import Visitor, create_person
 from support.pictures import PICTURE, png
@@ -75,3 +79,17 @@ def test_a_wrong_file_is_refused_at_its_field_beside_other_errors(
     monkeypatch.setattr(images, "MOST_IMAGES", 1)
     assert "1,000 images, the maximum" in send(owner, path, png(100, 100)).text
     assert shop.data("GET", "/v1/products")["items"] == []
+
+
+async def test_an_image_that_is_uploaded_by_several_people_at_once_is_stored_once(db: Db) -> None:
+    merchant = await db.run(world.create_merchant)
+    paths = await asyncio.gather(
+        *(
+            db.run(lambda tx: products.store_image(tx, merchant.id, PICTURE, world.NOW))
+            for _ in range(8)
+        )
+    )
+    digest = hashlib.sha256(PICTURE).hexdigest()
+    assert set(paths) == {images.image_path(merchant.id, digest)}
+    stored = await db.read(lambda tx: products.find_image(tx, merchant.id, digest))
+    assert stored.content == PICTURE

@@ -76,3 +76,26 @@ async def test_a_response_and_the_banks_decision_at_once_lose_neither(
     stored = await read_dispute(db, dispute)
     assert stored.status == "LOST"
     assert stored.response == (None if isinstance(response, Invalid) else "CONTESTED")
+
+
+async def test_of_two_people_who_forward_a_response_at_once_one_is_recorded(
+    db: Db, dispute: Dispute
+) -> None:
+    await respond(db, dispute, "CONTESTED")
+    ids = (dispute.merchant_id, dispute.id)
+    results = await asyncio.gather(
+        *(
+            db.run(partial(_forward, ids=ids, how=how))
+            for how in ("by post", "in the provider's dashboard", "by fax")
+        ),
+        return_exceptions=True,
+    )
+    refused = [result for result in results if isinstance(result, Invalid)]
+    assert (len(results) - len(refused), len(refused)) == (1, 2)
+    async with db.connection() as tx:
+        history = await world.orders.history(tx, dispute.merchant_id, dispute.order_id)
+    assert [row.event for row in history].count("dispute_forwarded") == 1
+
+
+async def _forward(tx: Tx, ids: tuple[str, str], how: str) -> None:
+    await disputes.record_forwarding(tx, *ids, how, world.NOW + 3)

@@ -1,4 +1,4 @@
-"""``opentill disputes``: open, decide, deadline, note, evidence, list, show, unmatched, dismiss."""
+"""``opentill disputes``: open and decide disputes, forward responses, list and show them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -50,6 +50,7 @@ def register(app: typer.Typer) -> None:
         **decisions,
         deadline=deadline,
         note=note,
+        forward=forward,
         evidence=evidence,
         list=list_,
         show=show,
@@ -191,6 +192,25 @@ def note(
         return await disputes.add_note(tx, merchant_id, dispute_id, text, actor.who, now)
 
     return session.transact(work)
+
+
+@acting()
+def forward(
+    dispute: Annotated[str, typer.Argument(help="Its id, or any id that leads to its order.")],
+    *,
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Record that the merchant's response was forwarded to the bank; the reason says how."""
+    from opentill import disputes, merchants
+
+    async def work(tx: "Tx", now: int) -> "Dispute":
+        dispute_row = await resolve.dispute(tx, dispute)
+        ids = (dispute_row.merchant_id, dispute_row.id)
+        await merchants.lock(tx, dispute_row.merchant_id)
+        await merchants.record_audit(tx, actor, "disputes forward", *ids, now)
+        return await disputes.record_forwarding(tx, *ids, actor.reason, now)
+
+    return _to_record(session.transact(work))
 
 
 def list_(
