@@ -184,7 +184,7 @@ def test_a_disputed_payment_leads_to_the_dispute_until_it_is_decided(shop: Shop)
     server.sql("update disputes set respond_by = $2 where id = $1", dispute.id, day)
     page = ada.get(payment)
     for text in (
-        "Disputed: $9.99", "(11 days left)", "A disputed payment cannot be refunded",
+        "Dispute needs response: $9.99", "(11 days left)", "A disputed payment cannot be refunded",
         "Respond to the dispute", "Held for the dispute $9.59",
     ):  # fmt: skip
         assert text in text_of(page)

@@ -230,7 +230,7 @@ def test_a_link_can_be_changed_and_lists_its_payments(shop: Shop) -> None:
     order = shop.data("GET", f"/v1/checkouts/{session}")["orderId"]
     shop.confirm(order)
     payment = text_of(owner.get(f"/dashboard/{shop.id}/payments/{order}"))
-    assert "Placed through Payment link" in payment
+    assert "Source Payment link" in payment
     assert "30 minutes to pay" in text_of(owner.get(path))
     amount = shop.read_order(order)["amount"]
     page = owner.get(path)

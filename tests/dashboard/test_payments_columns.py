@@ -89,14 +89,15 @@ def test_an_attempt_that_failed_shows_its_card_and_what_to_do(
     assert name not in payments.page()  # only the tab shows the reason by default
     text = text_of(payments.visitor.get(f"{payments.path}/{order['id']}").text)
     assert f"{title} {advice}" in text
-    assert "Payment method Type Card Card number Visa •••• 0002" in text
+    assert "Payment method Visa •••• 0002" in text
 
 
-def test_the_tab_of_refunds_shows_what_was_refunded_of_how_much(shop: Shop) -> None:
+def test_the_tab_of_refunds_shows_what_was_refunded_or_why_it_was_not(shop: Shop) -> None:
     order = shop.create_paid_order()
     refund = shop.refund(order["id"], refundNo="R-1", amount="1")
     payments = PaymentsList(shop)
-    assert "of $9.99" not in payments.page(tab="refunded")  # the bank has not confirmed it
+    (row,) = payments.rows(tab="refunded")
+    assert row.endswith("$1.00 pending $9.99")  # the bank has not confirmed it
     shop.report_refund(refund["id"])
     failed = shop.create_paid_order()
     failed_refund = shop.refund(failed["id"], refundNo="R-2", amount="1")
@@ -107,9 +108,10 @@ def test_the_tab_of_refunds_shows_what_was_refunded_of_how_much(shop: Shop) -> N
         payments.page().partition("<tbody")[0].partition("<thead")[2]
     )
     (row,) = payments.rows(tab="refunded", status="PARTIALLY_REFUNDED")
-    assert "-$1.00 of $9.99" in row
+    assert row.endswith("-$1.00 $9.99")
     assert len(re.findall(r":\d\d\s[AP]M", row)) == 2
     (row,) = payments.rows(tab="refunded", status="REFUND_FAILED")
+    assert row.endswith("$1.00 failed $9.99")
     assert len(re.findall(r":\d\d\s[AP]M", row)) == 1  # it was not refunded
 
 

@@ -13,17 +13,23 @@ def test_the_line_leads_from_zero_to_the_highest_value() -> None:
     assert drawing.area == "0,32 0.0,30.0 60.0,16.0 120.0,2.0 120,32"
 
 
-def test_a_value_that_may_still_change_is_left_out() -> None:
+def test_a_dashed_line_leads_to_a_value_that_may_still_change() -> None:
     def draw(*values: int) -> sparklines.Sparkline | None:
         texts = [f"${value}" for value in values]
         localizer = Localizer("merchant", ENGLISH)
         return headlines.draw_days(localizer, "Volume", values, texts, has_today=True)
 
-    assert draw(50, 100, 0) == sparklines.draw("Volume by day: from $50 to $100", [50, 100])
-    assert draw(50, 0) is None
-    assert draw(0, 0, 7) is None  # a flat line at zero below a figure of 7
-    assert draw(0, 0, 0) == sparklines.draw("Volume by day: from $0 to $0", [0, 0])
-    assert draw(0) is None
+    drawing = draw(50, 100, 0)
+    assert drawing is not None
+    assert drawing.name == "Volume by day: from $50 to $100, today so far $0"
+    assert drawing.line == "0.0,16.0 60.0,2.0"
+    assert drawing.current == "60.0,2.0 120.0,30.0"
+    assert drawing.area.endswith("120.0,30.0 120,32")
+    first_sale = draw(0, 0, 7)
+    assert first_sale is not None
+    assert first_sale.current == "60.0,30.0 120.0,2.0"
+    assert draw(0, 0, 0) is None  # a flat line says nothing
+    assert draw(7) is None
 
 
 def test_negative_values_are_below_zero() -> None:

@@ -26,6 +26,7 @@ from opentill.dashboard import (
     listed_payments,
     menu_counts,
     page_helpers,
+    payments_columns,
     payout_wait,
     payouts_on_way,
     prepaid,
@@ -40,7 +41,7 @@ from opentill.portal.model import DASHBOARD_PATH, Page, Todo
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_NEWEST: Final = 14
+_NEWEST: Final = 6
 # Nobody has tried to pay these: the list of newest payments leaves them out.
 _UNTRIED: Final[frozenset[orders.ShownStatus]] = frozenset({"PENDING", "CLOSED", "REVOKED"})
 _READ: Final = 50  # among this many newest orders the list is chosen
@@ -113,6 +114,7 @@ async def show(request: PageRequest) -> Response:
         merchant = await merchants.find(tx, access.merchant_id)
         newest = await orders.list_newest(tx, merchant.id, _READ)
     zone = ZoneInfo(merchant.time_zone)
+    columns = payments_columns.chosen(request, "")
     listed = await listed_payments.read(request, newest)
     tried = [each for each in listed if each.shown_status not in _UNTRIED][:_NEWEST]
     await figures.catch_up(request.app.db, merchant.id)
@@ -147,15 +149,8 @@ async def show(request: PageRequest) -> Response:
         coming_days=len(rows.coming),
         last_month=_last_month(request, merchant, zone),
         pending_payouts=pending,
-        payments=[
-            (
-                each.order,
-                each.shown_status,
-                each.dispute,
-                Money(each.order.amount_minor, each.order.currency),
-            )
-            for each in tried
-        ],
+        columns=columns,
+        rows=payments_columns.rows_of(request, zone, columns, tried),
     )
 
 

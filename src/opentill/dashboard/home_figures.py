@@ -48,7 +48,8 @@ class CurrencyTexts(msgspec.Struct, frozen=True):
     """The figures in one currency.
 
     ``chart`` is the chart that the person has chosen, None if it is shown with another currency.
-    ``next_amounts`` are the next days on which money becomes available, and the amounts.
+    ``next_amounts`` are the next days on which money becomes available, and the amounts; the last
+    one may be the sum of the days after them.
     """
 
     currency: str
@@ -158,12 +159,18 @@ class FigureTexts:
 
     def _next_amounts(self, row: CurrencyFigures) -> tuple[tuple[str, str], ...]:
         by_day = zip(self._figures.coming, row.pending.days, row.reserve.days, strict=True)
-        amounts = [
-            (self._localizer.short_day(day.date), self._amount(minor, row.balance.currency))
+        minors = [
+            (self._localizer.short_day(day.date), pending + reserve)
             for day, pending, reserve in by_day
-            if (minor := pending + reserve)
+            if pending + reserve
         ]
-        return tuple(amounts[:_NEXT])
+        shown, later = minors[:_NEXT], minors[_NEXT:]
+        if later:
+            number = self._localizer.number(len(later))
+            text = N_("1 more day") if len(later) == 1 else N_("{number} more days")
+            total = sum(minor for _, minor in later)
+            shown.append((str(self._gettext(text, number=number)), total))
+        return tuple((name, self._amount(minor, row.balance.currency)) for name, minor in shown)
 
     def _headlines(self, row: CurrencyFigures) -> tuple[Headline, ...]:
         index = SPANS.index(self.shown_days)

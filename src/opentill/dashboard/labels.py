@@ -262,7 +262,7 @@ PAYMENT_COLUMN: Final = {
     "when": N_("Created"),
     "status": N_("Status"),
     "customer": N_("Customer"),
-    "name": N_("Customer name"),
+    "email": N_("Email"),
     "product": N_("Product"),
     "method": N_("Method"),
     "reason": N_("Decline reason"),

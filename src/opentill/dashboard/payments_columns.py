@@ -15,6 +15,7 @@ from opentill.orders import Order, ShownStatus
 from opentill.portal.labels import DECLINE_NAME, PAYMENT_METHOD, SHOWN_STATUS
 from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
+from opentill.web.translations import N_
 
 _EMPTY: Final = "–"
 _LONGEST: Final = 160  # a cell shows at most this many characters of metadata
@@ -46,12 +47,12 @@ class Cells:
         return self._localizer.gettext(SHOWN_STATUS[self._listed.shown_status])
 
     def customer(self) -> str:
+        """The customer's name or, if it is unknown, the email address."""
+        return self._order.customer_name or self._order.customer_email or _EMPTY
+
+    def email(self) -> str:
         """The customer's email address."""
         return self._order.customer_email or _EMPTY
-
-    def name(self) -> str:
-        """The customer's name."""
-        return self._order.customer_name or _EMPTY
 
     def product(self) -> str:
         """The name of the product."""
@@ -95,17 +96,15 @@ class Cells:
         return f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text or _EMPTY
 
     def refunded(self) -> str:
-        """The refunded amount, of how much."""
-        order = self._order
-        if not order.refunded_minor:
+        """The refunded amount or, if there is none, that of the newest refund and its status."""
+        order, newest = self._order, self._listed.refund
+        if order.refunded_minor:
+            return self._money(-order.refunded_minor, order.currency)
+        if newest is None or newest.status == "SUCCEEDED":
             return _EMPTY
-        refunded = self._money(-order.refunded_minor, order.currency)
-        if order.refunded_minor == order.amount_minor:
-            return refunded
         return self._localizer.gettext(
-            "{part} of {whole}",
-            part=refunded,
-            whole=self._money(order.amount_minor, order.currency),
+            N_("{amount} failed") if newest.status == "FAILED" else N_("{amount} pending"),
+            amount=self._money(newest.amount_minor, newest.currency),
         )
 
     def refund_date(self) -> str:
@@ -177,7 +176,7 @@ COLUMNS: Final = (
     Column("when", Cells.when, is_default=True, place="below"),
     Column("status", Cells.status, is_default=True, place="below-end"),
     Column("customer", Cells.customer, is_default=True, place="at-start"),
-    Column("name", Cells.name),
+    Column("email", Cells.email),
     Column("product", Cells.product, is_default=True, place="below"),
     Column("method", Cells.method, is_default=True, not_in="refunded"),
     Column("reason", Cells.reason, is_default=True, place="under", tabs=("failed", "incomplete")),
@@ -223,13 +222,20 @@ async def rows(
     request: PageRequest, zone: ZoneInfo, columns: Sequence[Column], orders: Sequence[Order]
 ) -> list[Row]:
     """Return the rows of orders, whose ``livemode`` must be set."""
+    return rows_of(request, zone, columns, await listed_payments.read(request, orders))
+
+
+def rows_of(
+    request: PageRequest, zone: ZoneInfo, columns: Sequence[Column], listed: Sequence[Listed]
+) -> list[Row]:
+    """Return the rows of orders that were read with what lists show of them."""
     # In test mode every page has a banner, so that its payments need no mark.
     marks_tests = request.app.settings.livemode
 
-    def row(listed: Listed) -> Row:
-        cells = Cells(request.localizer, zone, request.now, listed)
+    def row(each: Listed) -> Row:
+        cells = Cells(request.localizer, zone, request.now, each)
         texts = [(column, column.text(cells)) for column in columns]
-        is_test = marks_tests and not listed.order.livemode
-        return Row(listed.order, listed.shown_status, listed.dispute, texts, is_test)
+        is_test = marks_tests and not each.order.livemode
+        return Row(each.order, each.shown_status, each.dispute, texts, is_test)
 
-    return [row(listed) for listed in await listed_payments.read(request, orders)]
+    return [row(each) for each in listed]

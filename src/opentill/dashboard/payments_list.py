@@ -80,6 +80,14 @@ class Search(msgspec.Struct, frozen=True):
         return bool(self.filters) or self.choice != choice
 
     @property
+    def shown_tab(self) -> Tab:
+        """The tab, or the one that has the status by which the list is filtered."""
+        status = self.entries[_STATUS]
+        if self.tab.name or not status:
+            return self.tab
+        return next(tab for tab in TABS if status in tab.statuses)
+
+    @property
     def folded(self) -> tuple[str, ...]:
         """The fields below "More filters" that have an entry."""
         return tuple(name for name in _FOLDED if self.entries[name])
@@ -220,6 +228,7 @@ async def show(request: PageRequest) -> Response:
         live=polls,
         zone=zone,
         can_poll=can_poll,
+        pager=pager,
         search=search,
         errors=search.errors,
         tabs=payments_tabs.count(page.counts),

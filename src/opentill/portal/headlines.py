@@ -10,6 +10,13 @@ from opentill.web.language import Localizer
 from opentill.web.sparklines import Sparkline
 from opentill.web.translations import N_
 
+# By hour or by day, and whether the last value may still change → the name of a drawing.
+_LABELS: Final = {
+    (False, False): N_("{name} by day: from {lowest} to {highest}"),
+    (False, True): N_("{name} by day: from {lowest} to {highest}, today so far {current}"),
+    (True, False): N_("{name} by hour: from {lowest} to {highest}"),
+    (True, True): N_("{name} by hour: from {lowest} to {highest}, this hour so far {current}"),
+}
 _LARGEST_GROWTH: Final = 10  # growth above this factor is not shown as a percentage
 
 
@@ -60,23 +67,19 @@ def draw_days(
 ) -> Sparkline | None:
     """Draw a figure by day or hour; its accessible name has the lowest and the highest value.
 
-    ``has_today``: the last value is that of today or of this hour, which is not over yet. It is
-    left out, because a day that has just begun would look like a fall to zero. Without any other
-    value there is no drawing: a flat line at zero would contradict the figure above it.
+    ``has_today``: the last value is that of today or of this hour, which is not over yet. A dashed
+    line leads to it, because a day that has just begun would look like a fall to zero. There is no
+    drawing of zeros alone.
     """
-    if has_today:
-        if any(values[-1:]) and not any(values[:-1]):
-            return None
-        values, texts = values[:-1], texts[:-1]
-    if not values:
+    over = len(values) - has_today
+    if over < 1 or not any(values):
         return None
-    order = sorted(range(len(values)), key=values.__getitem__)
+    order = sorted(range(over), key=values.__getitem__)
     label = localizer.gettext(
-        N_("{name} by hour: from {lowest} to {highest}")
-        if by_hour
-        else N_("{name} by day: from {lowest} to {highest}"),
+        _LABELS[by_hour, has_today],
         name=localizer.gettext(name),
         lowest=texts[order[0]],
         highest=texts[order[-1]],
+        current=texts[-1],
     )
-    return sparklines.draw(str(label), values)
+    return sparklines.draw(str(label), values, has_current=has_today)

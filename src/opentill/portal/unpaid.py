@@ -42,7 +42,7 @@ _UNTIL: Final = {
     "CANCELED_BY_CUSTOMER": N_(
         "The customer canceled it on {time} and did not pay later. Nobody can pay it any more."
     ),
-    "EXPIRED": N_("Its time ended on {time}. Nobody can pay it any more."),
+    "EXPIRED": N_("It expired on {time}. Nobody can pay it any more."),
 }
 # The cause of the end of a session on the merchant's pages; the actor's email and id follow it.
 ENDED_BY_MERCHANT: Final = "expired by the merchant"

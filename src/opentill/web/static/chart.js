@@ -3,7 +3,7 @@
 "use strict";
 
 (() => {
-  const HEIGHT = 240;
+  const HEIGHT = matchMedia("(min-width: 70rem)").matches ? 300 : 240;
   const language = document.documentElement.lang;
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
