@@ -44,6 +44,6 @@ class TypedEvent(Event, Generic[T], frozen=True, kw_only=True):
 
     @property
     def data(self) -> T:
-        """The payload."""
+        """What the event is about, such as the order that was paid."""
         form: type[T] = self.form
         return _data_of(self, form)

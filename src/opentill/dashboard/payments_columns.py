@@ -43,7 +43,7 @@ class Cells:
         return self._moment(self._order.created_at)
 
     def status(self) -> str:
-        """The status."""
+        """The payment's status, translated."""
         return self._localizer.gettext(SHOWN_STATUS[self._listed.shown_status])
 
     def customer(self) -> str:

@@ -63,14 +63,14 @@ def _hit(window_ms: int) -> str:
             last_at = :now::bigint
         where (select coalesce(sum(count), 0) from {live}) < :limit
     returning (select sum(count)::bigint from unnest(counts) count) as used, hits[1] as oldest
-"""  # noqa: S608 - composed of our own constants
+"""  # noqa: S608 - interpolates constants of this program only
 
 
 def _window(window_ms: int) -> str:
     return f"""
     select coalesce(sum(count), 0)::bigint as used, coalesce(min(hit), :now::bigint) as oldest
     from rate_limit_windows w, {_live(window_ms)} and w.scope = :scope and w.subject = :subject
-    """  # noqa: S608 - composed of our own constants
+    """  # noqa: S608 - interpolates constants of this program only
 
 
 # The statement that authenticates a request contains this SQL too, see ``rate_limits``.

@@ -73,14 +73,14 @@ TRANSFERS_OF_BLOCKS = Query(
     where account = :account and chain_id = :chain_id and block_number between :first and :last
         and removed_at is null
     order by block_number, log_index
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 TRANSFERS_OF_ADDRESS = Query(
     StoredTransfer,
     f"""
     select {_TRANSFER} from deposit_transfers where address = :address and removed_at is null
     order by block_number, log_index
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 # A transfer that a reorganisation removed may return. Of tokens that the account does not take,
 # only some are stored, because anybody can send worthless ones.

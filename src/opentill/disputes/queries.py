@@ -140,7 +140,7 @@ UNFORWARDED = Query(
     Dispute,
     f"""
     select d.* from disputes d where {_WAITS_FOR_STAFF} order by d.responded_at, d.id limit :limit
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 # Those of a merchant's disputes whose response waits for staff.
 UNFORWARDED_OF_IDS = Query(
@@ -148,7 +148,7 @@ UNFORWARDED_OF_IDS = Query(
     f"""
     select d.* from disputes d
     where d.merchant_id = :merchant_id and d.id = any (:ids::text[]) and {_WAITS_FOR_STAFF}
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 
 
@@ -276,7 +276,7 @@ EVIDENCE = Query(
     f"""
     select {_EVIDENCE} from dispute_evidence
     where merchant_id = :merchant_id and dispute_id = :dispute_id order by at, number
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 EVIDENCE_CONTENT = Value(
     bytes, "select content from dispute_evidence where merchant_id = :merchant_id and id = :id"
@@ -289,7 +289,7 @@ ADD_EVIDENCE = Query(
     values (:merchant_id, :id, :dispute_id, :number, :name, :kind, :size, :sha256, :who, :at,
         :content)
     returning {_EVIDENCE}
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 # The database refuses it once the merchant has responded.
 REMOVE_EVIDENCE = Command(

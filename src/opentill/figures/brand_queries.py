@@ -32,7 +32,7 @@ _DISPUTES: Final = f"""
     ) d
     join payment_attempts a on a.merchant_id = d.merchant_id and a.id = d.attempt_id
     group by 1, 2, 3, 4
-"""  # noqa: S608 - built from constants
+"""  # noqa: S608 - interpolates constants of this program only
 _OF_MERCHANT: Final = "merchant_id = :merchant_id and"
 PAYMENTS = Query(MonthOfPayments, _PAYMENTS.format(of_merchant=_OF_MERCHANT))
 PAYMENTS_OF_ALL = Query(MonthOfPayments, _PAYMENTS.format(of_merchant=""))
@@ -71,5 +71,5 @@ RECOUNT = Command(
     join orders o on o.merchant_id = e.merchant_id and o.id = e.source_id
     left join payment_attempts a on a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id
     group by 1, 2, 3, 4, 5
-    """  # noqa: S608 - built from constants
+    """  # noqa: S608 - interpolates constants of this program only
 )

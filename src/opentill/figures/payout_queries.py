@@ -55,7 +55,7 @@ SUMS = Query(
         count(*) filter (where amount_minor <> gross_minor - fee_minor) as refunded_items
     from ({_ITEMS}) items
     group by kind
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 # Newest first.
 PAGE = Query(PayoutItem, f"{_ITEMS} order by e.number desc limit :limit offset :offset")

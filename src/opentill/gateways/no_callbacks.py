@@ -13,7 +13,7 @@ class RefusesCallbacks:
     def read_callback(
         self, headers: Mapping[str, str], body: bytes, now: int
     ) -> tuple[GatewayEvent, ...]:
-        """Raise BadCallback."""
+        """Raise BadCallback, whatever was sent."""
         del headers, body, now
         msg = f"the gateway {self.name} has no callbacks"
         raise BadCallback(msg)

@@ -39,7 +39,7 @@ _RULES: Final = {
         or (o.paid_at is null or o.paid_directly) <> (e.id is null)
         or (o.paid_at is null and o.paid_directly)
         or (e.amount_minor, e.currency) <> (o.gross_settled_minor, o.settled_currency)
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
     "an order has the FEE of its gross less its net exactly when it was paid": """
     select o.merchant_id, o.id as subject,
         coalesce(e.amount_minor, 0) || ' posted of '
@@ -208,7 +208,7 @@ _RULES: Final = {
         or (o.reserve_status = 'NONE') <> (o.reserve_release_at is null)
         or (o.settle_at is not null) <> ({_STANDS} and o.status <> 'DISPUTED')
         or (o.paid_at is null or o.paid_directly) <> (o.due_at is null)
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
     "each balance is what orders, refunds, disputes and the operator keep there": f"""
     select merchant_id, currency as subject,
         'pending ' || sum(pending) || ', frozen ' || sum(frozen) || ', reserve ' || sum(reserve)
@@ -238,7 +238,7 @@ _RULES: Final = {
     ) as kept
     group by merchant_id, currency
     having (sum(pending), sum(frozen), sum(reserve)) <> (0, 0, 0)
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
     "every entry of an order or refund has one": """
     select e.merchant_id,
         e.id as subject, e.source_type || ' ' || e.source_id || ' is not there' as detail
@@ -259,7 +259,7 @@ _RULES: Final = {
         when 'OPEN' then o.status not in ('CREATING', 'PENDING')
         when 'COMPLETE' then o.status in {_UNPAID}
         else o.status in ('CREATING', 'PENDING') end
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
     "the totals of lists are the numbers of their rows": TOTALS_OF_LISTS,
     "a payout has left with its fee, and is back with it exactly when it failed": """
     select p.merchant_id, p.id as subject,
@@ -308,7 +308,7 @@ _RULES: Final = {
         or (e.type, e.from_account, e.to_account, e.amount_minor, e.currency) is distinct from
             (t.type, t.from_account, t.to_account, abs(o.amount_minor), o.currency)
             and e.id is not null
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
     "every entry of an operator has its movement": """
     select e.merchant_id,
         e.id as subject, 'movement ' || e.source_id || ' is not there' as detail

@@ -23,7 +23,7 @@ NEXT = Query(
         and c.currency = coalesce(b.currency, m.settlement_currency)
     where c.checked_at is null or c.checked_to > 0 or c.checked_at <= :until
     order by c.checked_at nulls first limit 1
-    """,  # noqa: S608 - the names of accounts are constants of ours
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 _SUMS: Final = queries.each(f"coalesce(sum({queries.MOVED}), 0)::bigint as {{0}}")
 SUMS = Query(
@@ -36,7 +36,7 @@ SUMS = Query(
         where merchant_id = :merchant_id and currency = :currency and number > :after
         order by number limit :limit
     ) as range
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
     timeout_s=_RANGE_S,
 )
 WRONG = Query(
@@ -53,7 +53,7 @@ WRONG = Query(
             and number >= :after and number <= :last
         window following as (order by number)
     ) as checked where not follows and number > :after order by number limit 1000
-        """,  # noqa: S608 - built from constants
+        """,  # noqa: S608 - interpolates constants of this program only
     ),
     timeout_s=_RANGE_S,
 )
@@ -68,7 +68,7 @@ UNKNOWN = Query(
     where merchant_id = :merchant_id and currency = :currency
         and number > :after and number <= :last and {queries.IS_UNKNOWN}
     order by number limit 1000
-        """,  # noqa: S608 - built from constants
+        """,  # noqa: S608 - interpolates constants of this program only
     ),
     timeout_s=_RANGE_S,
 )
@@ -97,5 +97,5 @@ SAVE = Command(
         finished_at = case when :whole then :checked_at else coalesce(c.finished_at, 0) end
     where c.checked_to = :checked_from
         and (:stored_at::bigint is null or c.checked_at = :stored_at)
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )

@@ -44,7 +44,7 @@ def _money_rows(direction: str) -> Query[Entry]:
             ) fee
         ) movement
         order by created_at {direction}, id {direction} limit :limit offset :offset
-        """,  # noqa: S608 - built from constants
+        """,  # noqa: S608 - interpolates constants of this program only
     )
 
 

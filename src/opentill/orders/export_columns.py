@@ -178,7 +178,7 @@ COLUMNS: Final = (
                     and split_part(gateway, '_', 1) <> '{TEST_PREFIX}' from payment_attempts a
                 where a.merchant_id = :merchant_id and a.id = o.paid_attempt_id), :livemode)
             end)::text
-        """,  # noqa: S608 - built from constants
+        """,  # noqa: S608 - interpolates constants of this program only
         about="true if the money is real, else false",
     ),
     Column("quantity", "coalesce(quantity, 1)", about="how many were sold"),

@@ -224,7 +224,7 @@ OLD_HISTORY = Query(
                 where o.merchant_id = :merchant_id and o.id = counted.order_id)
             order by order_id
         ) as old
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 PRUNES_HISTORY = Command("set local opentill.prunes_history = 'yes'")
 PRUNE_HISTORY = Command(
@@ -233,7 +233,7 @@ PRUNE_HISTORY = Command(
     where h.merchant_id = :merchant_id and h.order_id = any (:order_id::text[])
         and o.merchant_id = :merchant_id and o.id = any (:order_id::text[]) and o.id = h.order_id
         and h.number < o.history_number and {_OLD}
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 # What was paid for a product: at most `:limit` of the newest orders of each status.
 PRODUCT_SUMS: Final = Query(

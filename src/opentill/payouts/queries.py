@@ -210,13 +210,13 @@ _HELD_SINCE: Final = f"""(
                 else coalesce(sent.usable_from = a.usable_from, p.failed_at > (
                     select min(same.created_at) from bank_accounts same
                     where same.merchant_id = a.merchant_id and same.usable_from = a.usable_from))
-            end)"""  # noqa: S608 - built from constants
+            end)"""  # noqa: S608 - interpolates constants of this program only
 HELD_SINCE = Value(
     int,
     f"""
     select {_HELD_SINCE} from bank_accounts a
     where a.merchant_id = :merchant_id and a.version = :version
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 CONFIRM_ACCOUNT = Command(
     """
@@ -239,7 +239,7 @@ _DUE: Final = f"""
         where a.merchant_id = b.merchant_id order by a.version desc limit 1
     ) a on true
     where b.available > 0
-"""  # noqa: S608 - built from constants
+"""  # noqa: S608 - interpolates constants of this program only
 DUE = Query(DuePayout, _DUE + "order by b.currency, b.available desc, b.merchant_id limit :limit")
 # The next batch of merchants for a run: those whose id is greater than `:after`.
 NEXT_DUE_MERCHANTS = Query(
@@ -339,7 +339,7 @@ PUT_IN_FILE = Command(
         and a.version = t.account_version
         and p.status = 'PENDING' and m.payout_off is null
         and not {_CHANGED} and {_HELD_SINCE} is null
-    """  # noqa: S608 - built from constants
+    """  # noqa: S608 - interpolates constants of this program only
 )
 # The PENDING payouts of a run that are in no file; only `:payout_id` if it is given.
 WAITING_OF_RUN = Query(
@@ -354,7 +354,7 @@ WAITING_OF_RUN = Query(
     where t.run_id = :run_id and not t.in_file and p.status = 'PENDING'
         and (:payout_id::text is null or t.payout_id = :payout_id)
     order by t.merchant_id
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 STORE_DIGEST = Command(
     "update payout_runs set sha256 = :sha256 where id = :id and status = 'SENT' and sha256 is null"

@@ -12,5 +12,5 @@ LOGIN_WITH_WORKPLACES = Query(
     select login.*, coalesce((select json_agg(w) from ({_WORKPLACES}) w), '[]')::text
         as workplaces_json
     from ({queries.LOGIN.text}) login
-    """,  # noqa: S608 - constants of ours
+    """,  # noqa: S608 - interpolates constants of this program only
 )

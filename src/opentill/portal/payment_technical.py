@@ -96,7 +96,7 @@ class _LedgerRows:
         }
 
     def row(self, entry: Entry) -> LedgerRow:
-        """Format an entry."""
+        """Return a ledger entry as a row of the page, with the accounts that it changed."""
         changed = {entry.from_account, entry.to_account}
         if entry.source_type == "refund" and entry.source_id in self._origins:
             if entry.source_id in self._failed and entry.type in ("FREEZE", "UNFREEZE"):

@@ -38,7 +38,7 @@ INSERT = Query(
         returning *
     )
     select *, {_UNRATED} from products
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 # Create the archived product that stands in for items in a currency. If it exists, reset its
 # currency, price and name.
@@ -57,7 +57,7 @@ STAND_IN = Command(
 _CREATED = f"id >= '{first_id('prod', 1)}'"
 ANY = Value(
     bool,
-    f"select exists (select from products where merchant_id = :merchant_id and {_CREATED})",  # noqa: S608 - built from constants
+    f"select exists (select from products where merchant_id = :merchant_id and {_CREATED})",  # noqa: S608 - interpolates constants of this program only
 )
 NEWEST_ACTIVE = Query(
     Product,
@@ -81,7 +81,7 @@ UPDATE = Query(
         price_minor = :price_minor, currency = :currency, metadata = :metadata, updated_at = :now
     where merchant_id = :merchant_id and id = :id
     returning *, {_UNRATED}
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 ARCHIVE = Command(
     """

@@ -25,7 +25,7 @@ _NEWEST: Final = f"""
                 order by valid_from desc limit 1)
             order by valid_from desc, turned limit 1
         ) newest
-"""  # noqa: S608 - built from constants
+"""  # noqa: S608 - interpolates constants of this program only
 # An entered rate is valid until it is replaced. A rate of a file is valid if its valid_from is at
 # least ``oldest``, until a later day of a file lacks its currencies.
 _COUNTS: Final = """
@@ -88,7 +88,7 @@ CURRENT = Query(
         order by base, quote, valid_from desc
     ) newest
     order by base, quote
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 _NEEDED_RATE: Final = LOOKUP_SQL.format(
     base="wanted.base", quote="wanted.quote", at=":at::bigint", oldest=":oldest::bigint"
@@ -116,5 +116,5 @@ MISSING = Query(
             where r.base = wanted.quote and r.quote = wanted.base and r.valid_from <= :at
         ) end
     group by base, quote order by base, quote
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )

@@ -62,7 +62,7 @@ BETWEEN = Query(
     select * from ({_ITEMS}) as item
     where at between :since and :until
         and (kind, status) in (select * from unnest(:kind::text[], :status::text[]))
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 # The items to which the references of a report may belong.
 NAMED = Query(
@@ -70,7 +70,7 @@ NAMED = Query(
     f"""
     select * from ({_ITEMS}) as item
     where id = any(:names) or provider_ref = any(:names) or payment = any(:names)
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 HAS_PAYMENTS = Value(
     bool, "select exists (select 1 from payment_attempts where gateway = :gateway)"
@@ -85,11 +85,11 @@ _FILE: Final = (
 )
 FILE_BY_DIGEST = Query(
     StoredFile,
-    f"select {_FILE} from reconciliation_files where source = :source and sha256 = :sha256",  # noqa: S608 - built from constants
+    f"select {_FILE} from reconciliation_files where source = :source and sha256 = :sha256",  # noqa: S608 - interpolates constants of this program only
 )
 FILES = Query(
     StoredFile,
-    f"select {_FILE} from reconciliation_files order by created_at desc, id desc limit :limit",  # noqa: S608 - built from constants
+    f"select {_FILE} from reconciliation_files order by created_at desc, id desc limit :limit",  # noqa: S608 - interpolates constants of this program only
 )
 ADD_FILE = Query(
     StoredFile,
@@ -99,7 +99,7 @@ ADD_FILE = Query(
     values (:id, :source, :sha256, :name, 'OPEN', 0, 0, 0, :who, :now)
     on conflict (source, sha256) do nothing
     returning {_FILE}
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 FINISH_FILE = Command(
     """

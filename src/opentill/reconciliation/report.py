@@ -235,5 +235,5 @@ class Stage:
             " complete_until, at_once"
         )
         names = columns.split(", ")
-        cursor = self._sql.execute(f"select {columns} from rows {where}", values)  # noqa: S608 - built from constants
+        cursor = self._sql.execute(f"select {columns} from rows {where}", values)  # noqa: S608 - interpolates constants of this program only
         return [Row(**dict(zip(names, row, strict=True))) for row in cursor]

@@ -12,16 +12,16 @@ _INTERVAL_S: Final = 3600.0
 _BATCH: Final = 500  # one transaction deletes at most this many rows, so that no payment waits long
 
 _OLD: Final = "select id from payments where updated_at < :before order by updated_at limit :batch"
-_OLD_REFUNDS: Final = f"select id from refunds where payment_id in ({_OLD})"  # noqa: S608 - built from constants
+_OLD_REFUNDS: Final = f"select id from refunds where payment_id in ({_OLD})"  # noqa: S608 - interpolates constants of this program only
 _DELETIONS: Final = (
-    f"delete from paypal_refunds where refund_id in ({_OLD_REFUNDS})",  # noqa: S608 - built from constants
-    f"delete from refunds where payment_id in ({_OLD})",  # noqa: S608 - built from constants
-    f"delete from alipay_trades where payment_id in ({_OLD})",  # noqa: S608 - built from constants
-    f"delete from wechat_pay_orders where payment_id in ({_OLD})",  # noqa: S608 - built from constants
-    f"delete from paypal_orders where payment_id in ({_OLD})",  # noqa: S608 - built from constants
-    f"delete from epusdt_orders where payment_id in ({_OLD})",  # noqa: S608 - built from constants
-    f"delete from disputes where payment_id in ({_OLD})",  # noqa: S608 - built from constants
-    f"delete from payments where id in ({_OLD})",  # noqa: S608 - built from constants
+    f"delete from paypal_refunds where refund_id in ({_OLD_REFUNDS})",  # noqa: S608 - interpolates constants of this program only
+    f"delete from refunds where payment_id in ({_OLD})",  # noqa: S608 - interpolates constants of this program only
+    f"delete from alipay_trades where payment_id in ({_OLD})",  # noqa: S608 - interpolates constants of this program only
+    f"delete from wechat_pay_orders where payment_id in ({_OLD})",  # noqa: S608 - interpolates constants of this program only
+    f"delete from paypal_orders where payment_id in ({_OLD})",  # noqa: S608 - interpolates constants of this program only
+    f"delete from epusdt_orders where payment_id in ({_OLD})",  # noqa: S608 - interpolates constants of this program only
+    f"delete from disputes where payment_id in ({_OLD})",  # noqa: S608 - interpolates constants of this program only
+    f"delete from payments where id in ({_OLD})",  # noqa: S608 - interpolates constants of this program only
 )
 _CALLBACKS: Final = """
     delete from callbacks where id in (

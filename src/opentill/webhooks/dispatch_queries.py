@@ -63,7 +63,7 @@ TAKE_LEASES = Query(
     update endpoint_leases l set owner = :owner, until = :until from free f
     where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id
     returning l.merchant_id, l.endpoint_id, l.failing_since, f.host
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 # Renew leases of hosts; return those that this worker still owns.
 RENEW_HOSTS = Query(
@@ -108,7 +108,7 @@ DUE = Query(
     ) d
     left join events v on v.merchant_id = d.merchant_id and v.id = d.event_id
     where e.status = 'ENABLED' and (v.id is not null or d.type = 'webhook.test')
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 # Write the results of attempts. A delivery that another worker sent after our lease had expired is
 # not changed. A delivery that was resent during an attempt that then failed stays due, because its
@@ -183,5 +183,5 @@ OLDEST = Value(
     join webhook_endpoints e on e.merchant_id = w.merchant_id and e.id = w.endpoint_id
     join endpoint_leases l on l.merchant_id = w.merchant_id and l.endpoint_id = w.endpoint_id
     where w.try_at <= :now and e.status = 'ENABLED' and l.failing_since is null
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )

@@ -200,7 +200,7 @@ ACTIVITY = Query(
         ) newest
     ) d
     where w.merchant_id = :merchant_id and w.status <> 'DELETED' and d.last_at is not null
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 COUNT_DELIVERIES = Value(int, f"select count(*) {_LISTED}")
 # The newest `:kept` attempts of each delivery, oldest first.
@@ -231,7 +231,7 @@ DELIVERIES_BEFORE = Query(
     where (:state::text is null or {_STATE} = :state) and (:type::text is null or type = :type)
         and created_at between :since and :until
     order by event_id desc limit :limit
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 # The deliveries of these events to an endpoint, newest first.
 DELIVERIES_AMONG = Query(

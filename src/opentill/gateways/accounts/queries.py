@@ -33,16 +33,16 @@ _SHOWN: Final = f"""
 """
 _ALL: Final = f"{_SHOWN}, a.credentials, a.previous_credentials"
 
-STORED = Query(StoredAccount, f"select {_ALL} from gateway_accounts a order by a.id")  # noqa: S608 - built from constants
+STORED = Query(StoredAccount, f"select {_ALL} from gateway_accounts a order by a.id")  # noqa: S608 - interpolates constants of this program only
 LIST = Query(
     GatewayAccount,
     f"""
     select {_SHOWN} from gateway_accounts a
     order by array_position(array['ACTIVE', 'PAUSED', 'RETIRED'], a.status), a.priority, a.id
-    """,  # noqa: S608 - built from constants
+    """,  # noqa: S608 - interpolates constants of this program only
 )
-BY_ID = Query(GatewayAccount, f"select {_SHOWN} from gateway_accounts a where a.id = :id")  # noqa: S608 - built from constants
-STORED_BY_ID = Query(StoredAccount, f"select {_ALL} from gateway_accounts a where a.id = :id")  # noqa: S608 - built from constants
+BY_ID = Query(GatewayAccount, f"select {_SHOWN} from gateway_accounts a where a.id = :id")  # noqa: S608 - interpolates constants of this program only
+STORED_BY_ID = Query(StoredAccount, f"select {_ALL} from gateway_accounts a where a.id = :id")  # noqa: S608 - interpolates constants of this program only
 HAS_LABEL = Value(
     bool,
     """
@@ -52,7 +52,7 @@ HAS_LABEL = Value(
 )
 IDS_OF = Query(
     GatewayAccount,
-    f"select {_SHOWN} from gateway_accounts a where a.gateway = any(:gateways)",  # noqa: S608 - built from constants
+    f"select {_SHOWN} from gateway_accounts a where a.gateway = any(:gateways)",  # noqa: S608 - interpolates constants of this program only
 )
 INSERT = Command(
     """

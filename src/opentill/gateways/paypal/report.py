@@ -49,7 +49,7 @@ _OWN: Final = (
 
 
 class Info(msgspec.Struct, frozen=True, kw_only=True):
-    """A movement."""
+    """A transaction of PayPal's Transaction Search: a payment, refund, fee or other movement."""
 
     transaction_id: str
     transaction_event_code: str

@@ -32,7 +32,7 @@ EXPORT_EDGES = Query(
     ) summed
     where bytes / :bytes::bigint > (bytes - size) / :bytes::bigint
     order by created_at, id
-    """,  # noqa: S608 - columns of ours
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 
 
@@ -56,7 +56,7 @@ def _lines(condition: str, columns: tuple[Column, ...] = COLUMNS) -> Value[bytes
                 offset 0 -- so that PostgreSQL computes each of these values only once
             ) o
         ) as part
-        """,  # noqa: S608 - columns of ours
+        """,  # noqa: S608 - interpolates constants of this program only
     )
 
 

@@ -201,7 +201,7 @@ COUNT_FAILED = Query(
     )
     select since, gateway, method, currency, sum(failed) as failed, count(*) as attempts
     from marked group by since, gateway, method, currency order by since
-    """,  # noqa: S608 - built from a constant
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 # Finds the merchants after `:after` with uncounted attempts, by one index lookup for each merchant.
 UNCOUNTED_MERCHANTS = Query(
@@ -296,7 +296,7 @@ ENDED_ATTEMPTS = Query(
         and (status = 'SUCCEEDED'
             or updated_at - created_at < 900000 and not {_IS_CANCELED})
     order by updated_at desc limit :limit
-    """,  # noqa: S608 - built from a constant
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 ENDED_ATTEMPTS_OF_ENVIRONMENT = Query(
     EndedAttempt,
@@ -308,7 +308,7 @@ ENDED_ATTEMPTS_OF_ENVIRONMENT = Query(
         and (status = 'SUCCEEDED'
             or updated_at - created_at < 900000 and not {_IS_CANCELED})
     order by updated_at desc limit :limit
-    """,  # noqa: S608 - built from a constant
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 DAY_TOTALS = Query(
     DayTotal,
@@ -346,7 +346,7 @@ LAST_REFUSED = Query(
     ) a
     where a.status in ('DECLINED', 'REFUSED') and not {_IS_CANCELED}
     order by a.gateway, a.updated_at desc
-    """,  # noqa: S608 - built from a constant
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 
 # When each gateway was last paid, among the newest attempts of every merchant.

@@ -287,7 +287,7 @@ _FITS: Final = f"""
             and (:session_status::text is null or :session_status = (
                 select s.status from checkouts s
                 where s.merchant_id = :merchant_id and s.id = o.checkout_id)))
-"""  # noqa: S608 - built from constants
+"""  # noqa: S608 - interpolates constants of this program only
 # A condition: the order fulfills all `:conditions` other conditions, each by one of its terms and
 # places.
 _ALSO: Final = """
@@ -349,7 +349,7 @@ def _statements(source: str, names: dict[str, str], more: str) -> SearchStatemen
         ) page
         join orders o on o.merchant_id = :merchant_id and o.id = page.id
         order by page.created_at {direction}, page.id {direction}
-        """  # noqa: S608 - built from constants
+        """  # noqa: S608 - interpolates constants of this program only
 
     after = f"""
     select page.created_at, page.id, {LINE_SIZE} as size from (
@@ -358,13 +358,13 @@ def _statements(source: str, names: dict[str, str], more: str) -> SearchStatemen
     ) page
     join orders o on o.merchant_id = :merchant_id and o.id = page.id
     order by page.created_at, page.id
-    """  # noqa: S608 - built from constants
+    """  # noqa: S608 - interpolates constants of this program only
     every = source.format(more=more.format(**names), order="")
     return SearchStatements(
         Query(Order, page("desc")),
         Query(Order, page("asc")),
         Query(SizedOrder, after),
-        Value(int, f"select count(*) from ({every}) found"),  # noqa: S608 - built from constants
+        Value(int, f"select count(*) from ({every}) found"),  # noqa: S608 - interpolates constants of this program only
         Query(
             ShownCount,
             f"""
@@ -374,7 +374,7 @@ def _statements(source: str, names: dict[str, str], more: str) -> SearchStatemen
                 select * from orders where merchant_id = :merchant_id and id = found.id limit 1
             ) o
             group by 1, 2
-            """,  # noqa: S608 - built from constants
+            """,  # noqa: S608 - interpolates constants of this program only
         ),
     )
 

@@ -46,7 +46,7 @@ class Error(Exception):
 
 
 def refuse(sub_code: str, code: str = FAILED) -> NoReturn:
-    """Raise Error."""
+    """Answer as Alipay refuses a request: with ``sub_code``, and ``code`` of its class."""
     raise Error(sub_code, code)
 
 

@@ -8,26 +8,20 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+from opentill.sandbox.secret_files import create_secret, load_secret
+
 FOLDER: Final = "epusdt"
 CREDENTIAL_FILE: Final = "api_token.txt"
 
 
 def load(data_dir: Path) -> str | None:
     """Read the token of ``create``; None if there is none."""
-    file = data_dir / FOLDER / CREDENTIAL_FILE
-    return file.read_text().strip() if file.is_file() else None
+    return load_secret(data_dir / FOLDER / CREDENTIAL_FILE)
 
 
 def create(data_dir: Path) -> Path:
     """Create the token unless there is one; return its folder."""
-    folder = data_dir / FOLDER
-    file = folder / CREDENTIAL_FILE
-    if not file.is_file():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part = folder / f"{CREDENTIAL_FILE}.part"
-        part.write_text(secrets.token_urlsafe(24))
-        part.rename(file)
-    return folder
+    return create_secret(data_dir / FOLDER / CREDENTIAL_FILE, secrets.token_urlsafe(24))
 
 
 def sign(params: Mapping[str, Any], token: str) -> str:

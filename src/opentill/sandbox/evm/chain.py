@@ -165,7 +165,7 @@ def transfers(
             conditions.append(_IN.format(column))
             values[column] = msgspec.json.encode(texts).decode()
     sql = (
-        f"select * from evm_transfers where {' and '.join(conditions)}"  # noqa: S608 - built from constants
+        f"select * from evm_transfers where {' and '.join(conditions)}"  # noqa: S608 - interpolates constants of this program only
         " order by block_number limit :limit"
     )
     return tx.all(Transfer, sql, first=first, last=last, limit=limit, **values)
