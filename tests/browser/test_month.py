@@ -194,14 +194,14 @@ async def _resolve_differences(month: Month) -> None:
     assert "4 differ" in text, text
     assert "Differences between reports and books: 4" in await month.read_needs_attention()
     reasons = {
-        "Books and report differ": "they owe us 12.25",
-        "Missing in the books": "another shop’s",
+        "Payment differs by": "they owe us 12.25",
+        "is missing in the books": "another shop’s",
     }
     for difference, reason in reasons.items():
         await fin.open_page("/console/reconciliation?which=open")
         await fin.follow_link(f'table a:has-text("{difference}")')
         adjustment = {}
-        if difference == "Books and report differ":
+        if difference == "Payment differs by":
             adjustment = {"adjust": "correct", "amount": "-12.25", "order": books.paid_order_ids[2]}
         text = await fin.submit_form('form[action$="/resolve"]', reason=reason, **adjustment)
         assert "The difference is resolved" in text, text

@@ -99,7 +99,7 @@ def test_the_page_of_a_difference_says_what_differs_and_leads_to_the_payment(
     difference = _create_difference(api_server, f"payment,{attempt},{row},{NOW}")
     page = finance.get(f"{PLACE}/{difference.id}").text
     assert text in visible_text(page)
-    assert "In the books $9.99 · Complete" in visible_text(page)
+    assert "In the books, when compared $9.99 · Complete" in visible_text(page)
     assert "SUCCEEDED" not in page
     assert f'data-value="{attempt}"' in page
     assert f'href="/console/payments/{order.id}">View the payment<' in page

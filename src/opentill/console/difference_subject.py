@@ -7,9 +7,12 @@ import msgspec
 from opentill import merchants, orders, payouts, reconciliation
 from opentill.adjustments import AdjustmentRequest
 from opentill.console.difference_texts import amounts_of
+from opentill.console.payout_labels import PAYOUT_STATUS, RETURNED_PAYOUT
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.merchants import Actor
+from opentill.payouts import RunOfPayout
+from opentill.portal.labels import SHOWN_STATUS
 from opentill.portal.request import PageRequest
 from opentill.reconciliation import OpenDifference
 from opentill.web.translations import N_
@@ -64,6 +67,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     href: str = ""
     link_text: str = ""
     advice: str = ""  # what to do if the books have no such item
+    present: str = ""  # the item's status now, a message id; "" if it has none
+    run: RunOfPayout | None = None  # of a payout
     correction_minor: int | None = None
     currency: str = ""
 
@@ -101,6 +106,7 @@ async def find_subject(tx: Tx, request: PageRequest, difference: OpenDifference)
     subject = Subject(
         order_id=order.id,
         href=href,
+        present="" if is_dispute else SHOWN_STATUS[order.shown_status],
         link_text=_LINK_TEXTS[item.kind if is_dispute and href else _without_dispute(item.kind)],
     )
     merchant_id = difference.merchant_id
@@ -137,9 +143,14 @@ async def _find_payout(tx: Tx, request: PageRequest, difference: OpenDifference)
     reference = difference.reference
     payout_id, run_id = reconciliation.payout_id_of(reference), reconciliation.run_id_of(reference)
     may_read = request.may("payouts.read")
-    if payout_id and await payouts.find_many(tx, [payout_id]):
-        href = request.console("payouts", payout_id) if may_read else ""
-        return Subject(href=href, link_text=N_("View the payout"))
+    if payout_id and (paid_out := await payouts.find_many(tx, [payout_id])):
+        (payout,), runs = paid_out, await payouts.find_runs_of_payouts(tx, paid_out)
+        return Subject(
+            href=request.console("payouts", payout_id) if may_read else "",
+            link_text=N_("View the payout"),
+            present=RETURNED_PAYOUT if payout.is_returned else PAYOUT_STATUS[payout.status],
+            run=runs.get((payout.merchant_id, payout.id)) if may_read else None,
+        )
     if run_id and difference.what != "missing in ledger":  # else there is no such run
         href = request.console("payout-runs", run_id) if may_read else ""
         return Subject(href=href, link_text=N_("View the payout run"))

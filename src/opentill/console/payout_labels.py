@@ -43,7 +43,7 @@ PAYOUT_STATUS: Final = {
 }
 RETURNED_PAYOUT: Final = NC_("payout", "Returned")
 REPORT_RESULT: Final = {
-    "new": N_("Read: {sent} paid, {returned} came back, {found} differences to resolve."),
+    "new": N_("Read: {sent} paid, {returned} came back, {found} to resolve."),
     "before": N_("This file was read before. Nothing was changed."),
 }
 RUN_ERROR: Final = {
@@ -53,9 +53,10 @@ RUN_ERROR: Final = {
     "on": N_("Choose a day from today on."),
     "reason": N_("Say why, in a few words."),
 }
-RUN_FILE: Final = {
-    "xml": N_("Download XML (pain.001)"),
-    "csv": N_("Download CSV"),
+RUN_FILE: Final = {"xml": N_("XML (pain.001)"), "csv": N_("CSV")}
+ABOUT_RUN_FILE: Final = {
+    "xml": N_("Most banks take it."),
+    "csv": N_("For banks that take no XML, and for your own programs."),
 }
 RUN_FILE_ERROR: Final = {
     "invited": N_(

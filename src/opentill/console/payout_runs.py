@@ -1,13 +1,15 @@
 """Payout runs: the merchants who are due, starting a run, its bank file, and bank reports."""
 
 import io
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from datetime import datetime
 from typing import IO, Final
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
 from opentill import approvals, payouts, people, reconciliation
+from opentill.console.difference_texts import title_of
 from opentill.console.payout_labels import RUN_ERROR, RUN_FILE_ERROR, RUN_PAYMENT_ERROR
 from opentill.console.report_uploads import ReportRefused, read_report
 from opentill.console.second_person import approver
@@ -18,13 +20,15 @@ from opentill.core.ids import is_id
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.http.responses import Download
-from opentill.payouts import RunRequest
+from opentill.payouts import RunOfPayout, RunRequest
 from opentill.portal import downloads, render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
+from opentill.reconciliation import OpenDifference
 from opentill.web.translations import N_
 
 _MOST_DUE: Final = 500  # the list shows at most this many merchants to whom payouts are due
+_MOST_FOUND: Final = 5  # differences of a bank report that its result names
 _PAGE_SIZE: Final = 100  # a page of a run shows this many payouts
 # One request creates at most this many payouts; the next request continues the run.
 _MOST_PAYOUTS: Final = 300
@@ -70,6 +74,7 @@ async def _list_page(
         due = await payouts.list_due(tx, _MOST_DUE)
         runs = await payouts.list_runs(tx, 50)
         waiting = await approvals.waiting_of_reports(tx)
+        reported = await _find_reported(tx, request)
     accounts = _operator_accounts_by_currency(request)
     payable: dict[str, list[int]] = {}
     for row in due:
@@ -88,6 +93,7 @@ async def _list_page(
             for currency, minors in payable.items()
         ],
         minimum=_minimum_of,
+        reported=reported,
         most=_MOST_DUE,
         waiting=[(row, localizer.amount(Money(row.amount_minor, row.currency))) for row in waiting],
         runs=[
@@ -99,11 +105,41 @@ async def _list_page(
             (currency, localizer.amount(Money(sum(payable.get(currency, ())), currency)))
             for currency in sorted(accounts, key=lambda name: (name not in payable, name))
         ],
-        values={name: (values or {}).get(name, "") for name in _FIELDS},
+        values={
+            name: (values or {"reference": _propose_reference(request, runs)}).get(name, "")
+            for name in _FIELDS
+        },
         errors=errors or {},
         report_example=_REPORT_EXAMPLE,
         zone=ZONE,
     )
+
+
+def _propose_reference(request: PageRequest, runs: Sequence[payouts.RunView]) -> str:
+    """Return the present week, such as ``2026-W48``, with a number if it has a run already."""
+    week = datetime.fromtimestamp(request.now / 1000, ZONE).strftime("%G-W%V")
+    taken = {view.run.reference for view in runs}
+    names = (week, *(f"{week}-{number}" for number in range(2, len(runs) + 2)))
+    return next(name for name in names if name not in taken)
+
+
+async def _find_reported(
+    tx: Tx, request: PageRequest
+) -> list[tuple[OpenDifference, str, RunOfPayout | None]]:
+    """Return the bank's newest differences with titles and runs, after a report that had any."""
+    number = request.query.get("found", "")
+    if not number.isascii() or not number.strip("0").isdigit():
+        return []
+    listed = await reconciliation.list_differences(tx, reconciliation.BANK, _MOST_DUE)
+    newest = sorted(listed, key=lambda one: -one.created_at)[: min(int(number), _MOST_FOUND)]
+    ids = [reconciliation.payout_id_of(one.reference) for one in newest]
+    paid_out = await payouts.find_many(tx, [payout_id for payout_id in ids if payout_id])
+    runs = await payouts.find_runs_of_payouts(tx, paid_out)
+    by_payout = {run.payout_id: run for run in runs.values()}
+    return [
+        (one, title_of(request.localizer, one), by_payout.get(payout_id or ""))
+        for one, payout_id in zip(newest, ids, strict=True)
+    ]
 
 
 async def start_run(request: PageRequest) -> Response:

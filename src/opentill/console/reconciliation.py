@@ -9,7 +9,14 @@ from starlette.responses import Response
 from opentill import merchants, people, reconciliation
 from opentill.adjustments import KINDS, AdjustmentRequest, Kind
 from opentill.console.difference_subject import Subject, find_subject
-from opentill.console.difference_texts import amount_text, what_differs
+from opentill.console.difference_texts import (
+    KIND_NAMES,
+    advice_for,
+    amount_text,
+    difference_of,
+    title_of,
+    what_differs,
+)
 from opentill.console.labels import DIFFERENCE_ERROR, GIVE_A_REASON
 from opentill.console.report_fetching import FetchRefused, fetch, reporting_accounts
 from opentill.console.report_uploads import ReportRefused, read_report
@@ -28,17 +35,6 @@ from opentill.web.translations import N_, NC_
 
 _MOST_ROWS: Final = 200  # a list shows at most this many differences or bookings
 _MOST_BYTES: Final = 2 * 1024 * 1024
-_KIND_NAMES: Final = {
-    "payment": NC_("settlement report", "Payment"),
-    "refund": NC_("settlement report", "Refund"),
-    "refund_failure": N_("Failed refund"),
-    "chargeback": N_("Chargeback"),
-    "recovery": N_("Recovered dispute"),
-    "payment_failure": N_("Failed payment"),
-    "unknown": NC_("settlement report", "Other"),
-    "payout": NC_("settlement report", "Payout"),
-    "booking": N_("Bank booking"),
-}
 _REPORT_EXAMPLE: Final = (
     "kind,reference,amount,currency,settled_at\n"
     "payment,att_01m8epskanffzbqntfper522n6,12.50,USD,2026-11-26T10:00:00Z\n"
@@ -100,7 +96,9 @@ async def _list_page(
         chosen_gateway=gateway,
         reporting_accounts=reporting_accounts(request),
         day=day,
-        differences=differences,
+        differences=[
+            (difference, title_of(request.localizer, difference)) for difference in differences
+        ],
         open_count=open_count,
         most=_MOST_ROWS,
         files=files,
@@ -175,11 +173,14 @@ async def _page(
         status,
         difference=difference,
         names=names,
+        title=title_of(request.localizer, difference),
         what_differs=what_differs(request.localizer, difference),
+        advice=advice_for(difference),
+        differs_by=difference_of(request.localizer, difference),
         subject=subject,
         correction=_correction_text(request, subject),
         kinds=KINDS,
-        kind_names=_KIND_NAMES,
+        kind_names=KIND_NAMES,
         amount_text=partial(amount_text, request.localizer),
         values={name: (values or {}).get(name, "") for name in _FIELDS},
         errors=errors or {},
