@@ -17,6 +17,10 @@ from support.people import Visitor, create_person
 from support.world import NOW
 
 PLACE = "/console/reconciliation"
+BILL = (
+    "交易时间,商户号,微信订单号,商户订单号,交易状态,货币种类,订单金额,微信退款单号\n"
+    "`2025-01-02 10:00:00,`1900000001,`42,`att_of_a_bill,`SUCCESS,`CNY,`9.99,`0\n"
+)
 
 
 @pytest.fixture
@@ -82,6 +86,36 @@ def test_staff_fetch_the_report_of_a_day(
         assert (refusal.status_code, f'id="{field}-error"' in refusal.text) == (400, True), change
     support = create_person(api_server, None, staff_role="support")
     assert support.post(f"{PLACE}/fetch", form).status_code == 403
+
+
+def test_bills_are_of_days_in_china_and_of_the_chosen_account(
+    api_server: ApiServer, finance: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[tuple[int | None, int | None]] = []
+    sandbox = api_server.app.gateways["sandbox"]
+
+    async def write(target: BinaryIO, since: int | None, until: int | None) -> None:
+        fetched.append((since, until))
+        target.write(BILL.encode())
+
+    monkeypatch.setattr(sandbox, "settlement_report", write)
+    monkeypatch.setattr(sandbox, "day_offset_ms", 8 * 3_600_000, raising=False)
+    monkeypatch.setattr(sandbox, "bill_account", "1900000001", raising=False)
+    form = {"account": "sandbox", "day": "2025-01-02"}
+    response = finance.post(f"{PLACE}/fetch", form)
+    assert response.status_code == 303, visible_text(response.text)
+    start = 1_735_747_200_000  # midnight in China
+    assert fetched == [(start, start + 86_400_000 - 1)]
+    monkeypatch.setattr(sandbox, "bill_account", "1900000099", raising=False)
+    refusal = finance.post(f"{PLACE}/fetch", form)
+    assert refusal.status_code == 400
+    both = "file is of the account 1900000001, but the configured one is 1900000099"
+    assert both in visible_text(refusal.text)
+    refusal = finance.http.post(
+        f"{PLACE}/compare", data={"gateway": "sandbox"}, files={"file": ("b.csv", BILL.encode())}
+    )
+    assert refusal.status_code == 400
+    assert "is of the account 1900000001 at the provider, but" in visible_text(refusal.text)
 
 
 @pytest.mark.parametrize(

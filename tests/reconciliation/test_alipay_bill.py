@@ -5,18 +5,19 @@ import zipfile
 from decimal import Decimal
 from typing import Any, Final
 
+import msgspec
 import pytest
 
 from opentill import rates, reconciliation
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.orders import Order
-from opentill.reconciliation import Report, Result
+from opentill.reconciliation import Report, ReportOfAnotherAccount, Result
 from opentill.reconciliation.report import read
 from opentill.refunds import Refund
 from support import world
 from support.payout_runs import ANN
-from support.world import NOW
+from support.world import DAY, NOW
 
 HEADER: Final = (
     "支付宝交易号,商户订单号,业务类型,商品名称,创建时间,完成时间,门店编号,门店名称,操作员,终端号,"
@@ -157,3 +158,16 @@ async def test_an_archive_with_two_bills_is_refused(db: Db) -> None:
     files: Any = (("业务明细1.csv", text), ("业务明细2.csv", text))
     with pytest.raises(Invalid, match="must hold exactly one file"):
         await compare(db, archive(*files))
+
+
+async def test_a_bill_of_another_account_is_refused_with_both_accounts(db: Db) -> None:
+    now = NOW + DAY
+    file = io.BytesIO(archive(("业务明细.csv", bill(line("交易", "att_other", "9.99")))))
+    report = Report(gateway="sandbox", file=file, name="b.zip", account="2088000000000099")
+    with pytest.raises(ReportOfAnotherAccount) as caught:
+        await reconciliation.reconcile_file(db, report, ANN, now)
+    assert caught.value.reason == (
+        "file is of the account 2088000000000001, but the configured one is 2088000000000099"
+    )
+    same = msgspec.structs.replace(report, account="2088000000000001")
+    assert (await reconciliation.reconcile_file(db, same, ANN, now)).rows == 1

@@ -3,6 +3,7 @@
 import pytest
 
 from opentill.core.errors import Invalid
+from opentill.reconciliation.model import Period
 from opentill.reconciliation.report import Row, read
 
 ALL = (
@@ -80,6 +81,15 @@ def test_every_line_is_a_movement_or_left_out(
 ) -> None:
     read_rows = [(row.kind, row.reference) for row in rows_of(bill(changes))]
     assert read_rows == ([] if expected is None else [expected])
+
+
+def test_the_account_of_a_bill_is_the_same_in_each_line() -> None:
+    period = Period()
+    assert len(list(read(bill({}, REFUNDED).splitlines(keepends=True), period))) == 2
+    assert period.account == "1900000001"
+    reason = "line 3: 1900000002 is another account than 1900000001 in the lines before"
+    with pytest.raises(Invalid, match=reason):
+        rows_of(bill({}, {"商户号": "1900000002"}))
 
 
 def test_bills_of_payments_only_and_old_ones_are_read() -> None:

@@ -1,7 +1,7 @@
 """``opentill reconcile``: gateways' settlement reports against the ledger, and the inbox."""
 
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -52,8 +52,8 @@ def compare(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="A settlement report; without it, Stripe's, PayPal's or the sandbox bank's"
-            " is fetched."
+            help="A settlement report; without it, that of Stripe, PayPal, Alipay, WeChat Pay or"
+            " the sandbox bank is fetched."
         ),
     ] = None,
     *,
@@ -68,19 +68,28 @@ def compare(
     payment_failure), reference (our attempt or refund id or the gateway's own), amount, currency
     and settled_at; or as Stripe (balance transactions, itemised reports), Alipay (trades) or WeChat
     Pay (trade bill) exports it. Without a file, Stripe's is fetched from --from until an hour ago,
-    PayPal's until three hours ago. Without --from and --to, a file is compared for the days of
-    which it consists, or between its first and last time. No money moves: differences go to the
-    inbox, each once.
+    PayPal's until three hours ago, and the bills of Alipay and WeChat Pay until the last day of
+    China whose bill is complete, which is so at ten o'clock of the next day. Without --from and
+    --to, a file is compared for the days of which it consists, or between its first and last time.
+    No money moves: differences go to the inbox, each once.
     """
     start, end = inputs.period(since, until)
 
     async def work() -> "Result":
+        from opentill import reconciliation
+
         settings = session.settings()
         async with session.database(settings) as db:
             await _check_gateway(db, settings, gateway)
             if file is not None:
+                number = await _find_account_number(db, settings, gateway)
                 with inputs.source(file) as lines:
-                    return await _compare(db, gateway, lines, file.name, actor, start, end)
+                    report = reconciliation.Report(
+                        gateway=gateway, file=lines, name=file.name, since=start, until=end,
+                        account=number,
+                    )  # fmt: skip
+                    now = await session.now(db)
+                    return await reconciliation.reconcile_file(db, report, actor, now)
             return await _compare_fetched_report(db, settings, gateway, actor, start, end)
 
     with progress("comparing"):
@@ -106,17 +115,6 @@ async def _check_gateway(db: "Db", settings: "Settings", gateway: str) -> None:
         if gateway not in settings.gateways and not await reconciliation.has_payments(tx, gateway):
             names = ", ".join(settings.gateways)
             raise Invalid("gateway", f"gateway must be one that took payments, such as {names}")
-
-
-async def _compare(
-    db: "Db", gateway: str, lines: IO[bytes], name: str, actor: "Actor", start: int | None,
-    end: int | None,
-) -> "Result":  # fmt: skip
-    from opentill import reconciliation
-
-    now = await session.now(db)
-    report = reconciliation.Report(gateway=gateway, file=lines, name=name, since=start, until=end)
-    return await reconciliation.reconcile_file(db, report, actor, now)
 
 
 async def _compare_fetched_report(
@@ -160,9 +158,23 @@ async def _find_reporting_adapter(db: "Db", settings: "Settings", gateway: str) 
         return adapter
     await adapter.close()
     reason = (
-        "file must be given: only reports of Stripe, PayPal and the sandbox bank can be fetched"
+        "file must be given: only reports of Stripe, PayPal, Alipay, WeChat Pay and the sandbox"
+        " bank can be fetched"
     )
     raise Invalid("file", reason)
+
+
+async def _find_account_number(db: "Db", settings: "Settings", gateway: str) -> str:
+    """Return an account's number at its provider; "" if it is unknown, or no longer configured."""
+    from opentill import reconciliation
+    from opentill.core.errors import ConfigurationError, Problem
+
+    try:
+        adapter = await _find_reporting_adapter(db, settings, gateway)
+    except (Problem, ConfigurationError):
+        return ""
+    await adapter.close()
+    return reconciliation.account_number(adapter)
 
 
 def inbox(

@@ -30,7 +30,7 @@ from opentill.portal import lists, render
 from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
-from opentill.reconciliation import Report, ReportWithoutPeriod, Result
+from opentill.reconciliation import Report, ReportOfAnotherAccount, ReportWithoutPeriod, Result
 from opentill.web.translations import N_, NC_
 
 _MOST_ROWS: Final = 200  # a list shows at most this many differences or bookings
@@ -47,9 +47,12 @@ _REPORT_FORMATS: Final = (
     ),
     (
         N_("Alipay"),
-        N_("The bill of trades (业务明细), as CSV or as the archive that has it"),
+        N_(
+            "The bill of trades (业务明细), as CSV or as the archive that has it; or fetch the bill"
+            " of a day"
+        ),
     ),
-    (N_("WeChat Pay"), N_("The trade bill (交易账单), as CSV")),
+    (N_("WeChat Pay"), N_("The trade bill (交易账单), as CSV; or fetch the bill of a day")),
     (
         NC_("gateway", "PayPal"),
         N_("Fetch the report of a day; no file has to be uploaded"),
@@ -121,11 +124,27 @@ async def compare_report(request: PageRequest) -> Response:
     if gateway not in request.app.gateways:
         return await _list_page(request, 400, {"gateway": N_("Choose a gateway.")})
     actor = people.actor_of(request.login, "uploaded in the console")
-    report = Report(gateway=gateway, file=io.BytesIO(file.content), name=file.name)
+    report = Report(
+        gateway=gateway,
+        file=io.BytesIO(file.content),
+        name=file.name,
+        account=reconciliation.account_number(request.app.gateways[gateway]),
+    )
     try:
         result = await reconciliation.reconcile_file(request.app.db, report, actor, request.now)
     except ReportWithoutPeriod:
         error = N_("This report has no rows and does not state its days, so nothing was compared.")
+        return await _list_page(request, 400, {"file": error}, gateway)
+    except ReportOfAnotherAccount as other:
+        error = request.localizer.gettext(
+            N_(
+                "This report is of the account {stated} at the provider, but {name} is the account"
+                " {configured}. Nothing was recorded."
+            ),
+            stated=other.stated,
+            name=request.account_name(gateway),
+            configured=other.configured,
+        )
         return await _list_page(request, 400, {"file": error}, gateway)
     except Invalid:
         error = N_("This is not a report with the required columns. Nothing was recorded.")

@@ -1,12 +1,15 @@
-"""Reports that staff fetch from a provider, of one day."""
+"""Reports that staff fetch from a provider, of one day.
+
+A day is one of UTC, except for providers that make bills of days of their own zone.
+"""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
 from opentill import people, reconciliation
 from opentill.core.errors import ConfigurationError, Invalid
-from opentill.gateways.model import Reports
+from opentill.gateways.model import Bills, Reports
 from opentill.portal.request import PageRequest
 from opentill.reconciliation import Result
 from opentill.web.translations import N_
@@ -36,12 +39,15 @@ def reporting_accounts(request: PageRequest) -> tuple[str, ...]:
 
 
 async def fetch(request: PageRequest, account: str, day: str) -> Result:
-    """Fetch the report of a day (UTC) and compare it with the books. Raises FetchRefused."""
+    """Fetch the report of a day and compare it with the books. Raises FetchRefused."""
     adapter = request.app.gateways.get(account)
     if not isinstance(adapter, Reports):
         raise FetchRefused("account", N_("Choose an account."))
+    zone = UTC
+    if isinstance(adapter, Bills):
+        zone = timezone(timedelta(milliseconds=adapter.day_offset_ms))
     try:
-        start = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
+        start = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=zone)
     except ValueError:
         raise FetchRefused("day", N_("Choose a day.")) from None
     since = round(start.timestamp() * 1000)

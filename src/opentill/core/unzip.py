@@ -1,9 +1,10 @@
-"""Unpacks the single file of a zip archive, as banks and the European Central Bank send them.
+"""Unpacks the single file of a zip archive, as banks and the ECB send them, and gzip files.
 
 The sizes in an archive are not trusted; unpacking stops at the limit.
 """
 
 import contextlib
+import gzip
 import lzma
 import zipfile
 import zlib
@@ -15,6 +16,7 @@ from opentill.core.errors import Invalid
 
 # beginnings of an archive with files and of an empty archive
 MAGIC: Final = (b"PK\x03\x04", b"PK\x05\x06")
+_GZIP: Final = b"\x1f\x8b"
 _CHUNK: Final = 64 * 1024
 _IN_MEMORY: Final = 8 * 1024 * 1024
 _RATIO: Final = 250  # limit of the compression ratio; the XML of a bank statement has about 20
@@ -61,14 +63,58 @@ def _unpack(
 ) -> None:
     with zipfile.ZipFile(file) as archive:
         info = _find_only_file(archive, is_ignored)
-        bound = min(most, max(_LEAST, file.seek(0, 2) * _RATIO))
-        length = 0
+        bound = _bound(file, most)
         with archive.open(info) as packed:
-            while chunk := packed.read(_CHUNK):
-                length += len(chunk)
-                if length > bound:
-                    raise _refusal(f"{info.filename[:100]!r} is larger than can be read")  # noqa: EM102, TRY003 - no class takes it
-                target.write(chunk)
+            if not _copy(packed, target, bound):
+                raise _refusal(f"{info.filename[:100]!r} is larger than can be read")  # noqa: EM102, TRY003 - no class takes it
+
+
+@contextlib.contextmanager
+def open_gunzipped(file: IO[bytes], most: int) -> Iterator[IO[bytes]]:
+    """Open a file compressed with gzip; any other file is returned unchanged, at its start.
+
+    Raises Invalid on ``file`` for one that cannot be read, or unpacks to more than ``most`` bytes.
+    """
+    file.seek(0)
+    is_gzip = file.read(len(_GZIP)) == _GZIP
+    bound = _bound(file, most)
+    file.seek(0)
+    if not is_gzip:
+        yield file
+        return
+    with SpooledTemporaryFile(_IN_MEMORY) as target:
+        try:
+            is_whole = _copy(cast("IO[bytes]", gzip.GzipFile(fileobj=file)), target, bound)
+        except (zlib.error, EOFError, OSError) as error:
+            raise Invalid("file", f"file cannot be unpacked: {error}") from None
+        if not is_whole:
+            raise Invalid("file", "file is larger than can be read when it is unpacked")
+        target.seek(0)
+        yield cast("IO[bytes]", target)
+
+
+def _bound(file: IO[bytes], most: int) -> int:
+    """Return to how many bytes a file may unpack."""
+    return min(most, max(_LEAST, file.seek(0, 2) * _RATIO))
+
+
+def _copy(packed: IO[bytes], target: SpooledTemporaryFile[bytes], bound: int) -> bool:
+    """Copy unpacked bytes; return False as soon as there are more than ``bound``."""
+    length = 0
+    while chunk := packed.read(_CHUNK):
+        length += len(chunk)
+        if length > bound:
+            return False
+        target.write(chunk)
+    return True
+
+
+def decode_gbk_name(name: str) -> str:
+    """Return the name of a file in an archive whose names may be in GBK instead of UTF-8."""
+    try:
+        return name.encode("cp437").decode("gb18030")
+    except UnicodeError:
+        return name
 
 
 def _find_only_file(archive: zipfile.ZipFile, is_ignored: Callable[[str], bool]) -> zipfile.ZipInfo:

@@ -382,6 +382,17 @@ class Reports(Gateway, Protocol):
 
 
 @runtime_checkable
+class Bills(Reports, Protocol):
+    """Implemented by adapters whose report consists of bills of whole days.
+
+    ``report_delay_ms`` is the time from the end of a day until its bill is complete.
+    """
+
+    day_offset_ms: int  # how long before those of UTC the provider's days begin
+    bill_account: str  # the account's number at the provider, as its bills state it; "" if unknown
+
+
+@runtime_checkable
 class Traces(Protocol):
     """Implemented by adapters whose provider's events do not contain our id of the payment."""
 

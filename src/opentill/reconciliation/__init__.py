@@ -4,7 +4,7 @@ from opentill.reconciliation.bank import SOURCE as BANK
 from opentill.reconciliation.bank import apply as apply_bank_report
 from opentill.reconciliation.bank import payout_id_of, run_id_of
 from opentill.reconciliation.bank_lines import COLUMNS as BANK_COLUMNS
-from opentill.reconciliation.fetching import reconcile_fetched
+from opentill.reconciliation.fetching import account_number, reconcile_fetched
 from opentill.reconciliation.inbox import (
     count_open,
     list_bookings,
@@ -20,6 +20,7 @@ from opentill.reconciliation.model import (
     BankResult,
     Difference,
     OpenDifference,
+    ReportOfAnotherAccount,
     ReportWithoutPeriod,
     Result,
     StoredFile,
@@ -34,10 +35,12 @@ __all__ = [
     "Difference",
     "OpenDifference",
     "Report",
+    "ReportOfAnotherAccount",
     "ReportWithoutPeriod",
     "Result",
     "StoredFile",
     "WaitingLine",
+    "account_number",
     "apply_bank_report",
     "count_open",
     "find_difference",

@@ -8,12 +8,11 @@ may end with tabs, and refunds have negative amounts (https://opendocs.alipay.co
 import csv
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import IO, Any, Final
 
-from opentill.core import times
+from opentill.core import times, unzip
 from opentill.core.errors import Invalid
 from opentill.core.money import MOST_MINOR
 from opentill.reconciliation.lines import LONGEST
@@ -35,6 +34,8 @@ _MOST_LINES: Final = 100  # before the table
 _STATED: Final = r"[：:]\s*\[(\d{4})年(\d\d)月(\d\d)日\s*(\d\d):(\d\d):(\d\d)\]"
 _SINCE: Final = re.compile("起始日期" + _STATED, re.ASCII)
 _UNTIL: Final = re.compile("终止日期" + _STATED, re.ASCII)
+# The account's number; files of the API have four more digits, which mean nothing.
+_ACCOUNT: Final = re.compile(r"账号[：:]\s*\[(\d{16})(?:\d{4})?\]", re.ASCII)
 _EXPORTED: Final = re.compile("导出时间" + _STATED, re.ASCII)
 
 
@@ -52,9 +53,7 @@ def encoding_of(file: IO[bytes]) -> str:
 
 def is_sums(name: str) -> bool:
     """Whether a file of an archive has only sums. The names in Alipay's archives are in GBK."""
-    with suppress(UnicodeError):  # the name is in UTF-8
-        name = name.encode("cp437").decode(_ENCODING)
-    return _SUMS in name
+    return _SUMS in unzip.decode_gbk_name(name)
 
 
 def is_bill(first_row: list[str]) -> bool:
@@ -65,7 +64,7 @@ def is_bill(first_row: list[str]) -> bool:
 def read(lines: Any, period: Period) -> Iterator[Row]:
     """Yield the rows of a ``csv.reader``, whose first row was read. Raises Invalid.
 
-    Stores the bill's period in ``period``.
+    Stores the bill's period and account in ``period``.
     """
     header = _find_header(lines, period)
     try:
@@ -89,10 +88,12 @@ def read(lines: Any, period: Period) -> Iterator[Row]:
 
 
 def _find_header(lines: Any, period: Period) -> list[str]:
-    """Return the names of the columns, without their unit. Stores the period."""
+    """Return the names of the columns, without their unit. Stores the period and the account."""
     for cells in lines:
         text = ",".join(cells)
         since, until = _SINCE.search(text), _UNTIL.search(text)
+        if (account := _ACCOUNT.search(text)) is not None:
+            period.account = account[1]
         if since is not None and until is not None:
             period.since = _stated_time(lines.line_num, since)
             period.until = _stated_time(lines.line_num, until) - 1

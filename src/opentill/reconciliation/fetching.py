@@ -3,16 +3,17 @@
 import tempfile
 from typing import Final
 
-from opentill.core.errors import Invalid
+from opentill.core.errors import ConfigurationError, Invalid
 from opentill.core.settings import SANDBOX
 from opentill.db.clock import now_ms
 from opentill.db.database import Db
-from opentill.gateways.model import Reports
+from opentill.gateways.model import Bills, Gateway, Reports
 from opentill.merchants import Actor
 from opentill.reconciliation.model import Result
 from opentill.reconciliation.service import Report, reconcile_file
 
 _FETCHED: Final = "fetched"  # the name of such a report in the list of files
+_DAY_MS: Final = 86_400_000
 _CLOCK_MS: Final = 1000  # business time that is so much ahead is not the bank's
 
 
@@ -28,20 +29,44 @@ async def reconcile_fetched(
     """Fetch the report of an account and compare it with the books, as ``reconcile_file`` does.
 
     ``since`` and ``until`` are inclusive Unix ms; None is an open end. The report ends before the
-    movements that the provider may not have yet. It is fetched completely before anything is
-    compared: a provider that fails leaves nothing behind. Raises Invalid, which names the field,
-    and ConfigurationError if the provider does not return the report.
+    movements that the provider may not have yet; bills are of whole days. It is fetched completely
+    before anything is compared: a provider that fails leaves nothing behind. Raises Invalid, which
+    names the field, and ConfigurationError if the provider does not return a usable report.
     """
     if adapter.name == SANDBOX and (since, until) != (None, None) and now - now_ms() > _CLOCK_MS:
         reason = "from and to must be left out while business time is ahead of the bank's"
         raise Invalid("from", reason)
-    latest = now - adapter.report_delay_ms
+    latest = _latest(adapter, now)
     if since is not None and since > latest:
         raise Invalid("from", "from must be a time that the provider's report has already")
     last = latest if until is None else min(until, latest)
     with tempfile.TemporaryFile() as file:
         await adapter.settlement_report(file, since, last)
         report = Report(
-            gateway=account, file=file, name=_FETCHED, since=since, until=last, whole=True
+            gateway=account,
+            file=file,
+            name=_FETCHED,
+            since=since,
+            until=last,
+            whole=True,
+            account=account_number(adapter),
         )
-        return await reconcile_file(db, report, actor, now)
+        try:
+            return await reconcile_file(db, report, actor, now)
+        except Invalid as error:
+            msg = f"the report cannot be used: {error.reason}"
+            raise ConfigurationError(msg) from None
+
+
+def account_number(gateway: Gateway | None) -> str:
+    """Return an account's number at its provider, as bills state it; "" if it is unknown."""
+    return gateway.bill_account if isinstance(gateway, Bills) else ""
+
+
+def _latest(adapter: Reports, now: int) -> int:
+    """Return until when the provider has all movements (Unix ms, inclusive)."""
+    latest = now - adapter.report_delay_ms
+    if not isinstance(adapter, Bills):
+        return latest
+    end_of_day = (latest + adapter.day_offset_ms) // _DAY_MS * _DAY_MS - adapter.day_offset_ms
+    return end_of_day - 1

@@ -71,6 +71,16 @@ class ReportWithoutPeriod(Invalid):
     """A report without rows that does not state its period, which nobody gave either."""
 
 
+class ReportOfAnotherAccount(Invalid):
+    """A report states another account at the provider than the one that is configured."""
+
+    def __init__(self, stated: str, configured: str) -> None:
+        """Both are the account's number at the provider."""
+        reason = f"file is of the account {stated}, but the configured one is {configured}"
+        super().__init__("file", reason)
+        self.stated, self.configured = stated, configured
+
+
 class Period(msgspec.Struct, kw_only=True):
     """The time of which a report has all movements. Unix ms, inclusive; None: not stated.
 
@@ -82,6 +92,7 @@ class Period(msgspec.Struct, kw_only=True):
     since: int | None = None
     until: int | None = None
     kinds: frozenset[Kind] | None = None  # the kinds of movements that it has; None: all
+    account: str = ""  # the account's number at the provider, "" if the report does not state it
 
 
 def bounds_of_moment(time_ms: int, unit_ms: int) -> tuple[int, int]:

@@ -41,8 +41,8 @@ def _refuse(line: int, column: str) -> Invalid:
 def read(lines: Iterable[str], period: Period | None = None) -> Iterator[Row]:
     """Yield the rows of a report. Raises Invalid that names the line and what is accepted.
 
-    Stores in ``period`` the time that the report says it covers, if it says so, and the kinds of
-    its movements.
+    Stores in ``period`` the time that the report says it covers, if it says so, the kinds of its
+    movements, and its account.
     Reports that Stripe and WeChat Pay export are recognized by their columns, Alipay's by their
     first line.
     """
@@ -55,7 +55,7 @@ def read(lines: Iterable[str], period: Period | None = None) -> Iterator[Row]:
             return
         if wechat_pay.is_bill(header):
             period.kinds = wechat_pay.kinds_of(header)
-            yield from wechat_pay.read(rest, header)
+            yield from wechat_pay.read(rest, header, period)
             return
         parse_row = stripe.find_parser(header)
         if parse_row is not None:

@@ -22,6 +22,7 @@ from opentill.reconciliation.model import (
     Discrepancy,
     Item,
     Period,
+    ReportOfAnotherAccount,
     ReportWithoutPeriod,
     Result,
     Row,
@@ -206,6 +207,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     since: int | None = None
     until: int | None = None
     whole: bool = False
+    account: str = ""  # the configured account's number at the provider, "" if it is unknown
 
 
 async def reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Result:
@@ -221,8 +223,11 @@ async def reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Resu
 async def _reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Result:
     gateway, file = report.gateway, report.file
     encoding = alipay.encoding_of(file)
-    with Stage(read(bounded(file, encoding))):
+    stated = Period()
+    with Stage(read(bounded(file, encoding), stated)):
         pass  # read the whole file first, so that a file that is no report is not recorded
+    if report.account and stated.account not in ("", report.account):
+        raise ReportOfAnotherAccount(stated.account, report.account)
     digest = sha256(file)
     stored = await db.run(
         lambda tx: inbox.begin_file(tx, gateway, digest, report.name, actor, now, "reconcile")

@@ -17,13 +17,14 @@ from typing import Final
 from opentill.core import times
 from opentill.core.errors import Invalid
 from opentill.core.money import EXPONENTS, MOST_MINOR, exponent
-from opentill.reconciliation.model import Kind, Row, bounds_of_day
+from opentill.reconciliation.model import Kind, Period, Row, bounds_of_day
 
 Cells = Mapping[str, str]
 _CHINA: Final = timezone(timedelta(hours=8))
 _AMOUNT: Final = re.compile(r"[0-9]{1,13}(?:\.[0-9]{1,2})?", re.ASCII)
 _TIME, _PAYMENT, _STATE, _CURRENCY = "交易时间", "商户订单号", "交易状态", "货币种类"
 _NEEDED: Final = {_TIME, "微信订单号", _PAYMENT, _STATE, _CURRENCY}
+_ACCOUNT: Final = "商户号"
 _TOTALS: Final = "总交易单数"  # begins the second header
 _REFUND, _THEIR_REFUND, _REFUND_STATE = "商户退款单号", "微信退款单号", "退款状态"
 _ACCEPTED: Final = "退款申请时间"  # only bills of type REFUND have it
@@ -54,8 +55,11 @@ def kinds_of(header: list[str]) -> frozenset[Kind] | None:
     return None
 
 
-def read(lines: Iterator[str], header: list[str]) -> Iterator[Row]:
-    """Yield the rows after the header. Raises Invalid that names the line."""
+def read(lines: Iterator[str], header: list[str], period: Period) -> Iterator[Row]:
+    """Yield the rows after the header. Raises Invalid that names the line.
+
+    Stores the number of the merchant account in ``period``.
+    """
     for number, line in enumerate(lines, 2):
         text = line.strip()
         if text.startswith(_TOTALS):
@@ -66,7 +70,13 @@ def read(lines: Iterator[str], header: list[str]) -> Iterator[Row]:
         if len(cells) != len(header):
             reason = f"line {number}: as many cells as line 1 are needed"
             raise Invalid("file", f"{reason}: {len(header)}, not {len(cells)}")
-        row = _parse_row(number, dict(zip(header, map(str.strip, cells), strict=True)))
+        by_name = dict(zip(header, map(str.strip, cells), strict=True))
+        account = by_name.get(_ACCOUNT, "")
+        if period.account not in ("", account):
+            reason = f"{account} is another account than {period.account} in the lines before"
+            raise Invalid("file", f"line {number}: {reason}")
+        period.account = account
+        row = _parse_row(number, by_name)
         if row is not None:
             yield row
 

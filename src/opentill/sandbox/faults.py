@@ -24,6 +24,10 @@ Responses and callbacks of dialects can also have a ``wrong_amount``, be about a
 have a ``wrong_signature`` or be signed by an ``expired_certificate``. A refund can be
 ``unconfirmed``: it is accepted and not done.
 
+The link to a bill can be ``not_ready``, or lead to the bill of an ``other_account`` or an
+``other_day``. Its file can be a ``redirect``, have ``other_content`` than was announced, or be a
+``bomb`` that unpacks to a multiple of its size; ``match`` limits both to a day.
+
 The node of a chain can be ``behind`` by 100 blocks, be one of an ``other_chain``, refuse a request
 because of too many results (``limit_exceeded``), or return logs twice, none of them, or with a
 ``wrong_amount``; ``match`` limits such a fault to a method, such as eth_getLogs.

@@ -14,7 +14,18 @@ PaymentStatus = Literal[
 ]
 RefundStatus = Literal["pending", "succeeded", "failed"]
 DisputeStatus = Literal["opened", "won", "lost", "recovered"]
-Operation = Literal["pay", "find", "capture", "close", "refund", "find_refund", "callback", "node"]
+Operation = Literal[
+    "pay",
+    "find",
+    "capture",
+    "close",
+    "refund",
+    "find_refund",
+    "callback",
+    "node",
+    "bill",
+    "bill_file",
+]
 CallbackType = Literal[
     "payment.processing",
     "payment.succeeded",
@@ -51,6 +62,11 @@ FaultKind = Literal[
     "limit_exceeded",
     "missing_logs",
     "duplicate_logs",
+    "not_ready",
+    "redirect",
+    "other_day",
+    "other_content",
+    "bomb",
 ]
 
 # Status → the statuses that can follow it, for payments and for disputes.
@@ -91,12 +107,18 @@ _NODE_FAULTS: Final[tuple[FaultKind, ...]] = (
     "missing_logs",
     "duplicate_logs",
 )
+# Faults of the links to bills, and of their files.
+_LINK_FAULTS: Final[tuple[FaultKind, ...]] = ("not_ready", "other_account", "other_day")
+_FILE_FAULTS: Final[tuple[FaultKind, ...]] = ("redirect", "other_content", "bomb")
 DIALECT_FAULTS: Final[tuple[FaultKind, ...]] = (
     "wrong_amount",
     "other_account",
     *_SIGNATURE_FAULTS,
     "unconfirmed",
     *_NODE_FAULTS,
+    "not_ready",
+    "other_day",
+    *_FILE_FAULTS,
 )
 FAULTS: Final[dict[Operation, tuple[FaultKind, ...]]] = {
     "pay": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS, "wrong_amount", "other_account"),
@@ -110,6 +132,8 @@ FAULTS: Final[dict[Operation, tuple[FaultKind, ...]]] = {
         "other_account",
     ),
     "node": (*_RESPONSE_FAULTS, *_NODE_FAULTS, "wrong_amount"),
+    "bill": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS, *_LINK_FAULTS),
+    "bill_file": (*_RESPONSE_FAULTS, *_FILE_FAULTS),
 }  # fmt: skip
 
 Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]

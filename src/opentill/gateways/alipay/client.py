@@ -9,14 +9,15 @@ import logging
 import time
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Final
+from typing import BinaryIO, Final
 from urllib.parse import urlencode
 
 import msgspec
 
 from opentill.core.errors import Unavailable
 from opentill.core.ids import creation_time, is_id, new_id
-from opentill.gateways.alipay import keys, wire
+from opentill.gateways import bills as china_bills
+from opentill.gateways.alipay import bills, keys, wire
 from opentill.gateways.alipay.keys import Credentials
 from opentill.gateways.alipay.wire import CURRENCY, Product, Reply
 from opentill.gateways.failures import FAILURES, ProviderResponse, status_of
@@ -32,7 +33,7 @@ from opentill.gateways.model import (
     RefundRequest,
     RefundStatus,
 )
-from opentill.outgoing.client import Outgoing
+from opentill.outgoing.client import Outgoing, Policy
 
 _TIMEOUT_S: Final = 10.0  # shorter than the 15 s after which an attempt without a result is queried
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded;charset=utf-8"}
@@ -60,16 +61,20 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlipayGateway:
-    """The ``Gateway`` of Alipay; it implements ``Notified``, ``Expires`` and ``Checks``."""
+    """The ``Gateway`` of Alipay; it implements ``Notified``, ``Expires``, ``Checks``, ``Bills``."""
 
     name = "alipay"
     acknowledgement = b"success"
+    report_delay_ms = china_bills.DELAY_MS
+    day_offset_ms = china_bills.OFFSET_MS
 
     def __init__(self, options: Options, outgoing: Outgoing, timeout_s: float = _TIMEOUT_S) -> None:
         """``outgoing`` is closed with the gateway."""
         self._options = options
         self._outgoing = outgoing
+        self._downloads = bills.Downloads(options.url, outgoing, Outgoing(Policy()))
         self._timeout_s = timeout_s
+        self.bill_account = options.seller_id
 
     def methods(self, currency: str) -> tuple[Method, ...]:
         """Return the payment methods for the currency."""
@@ -284,6 +289,20 @@ class AlipayGateway:
             )
         ]
 
+    # Bills
+
+    async def settlement_report(
+        self, target: BinaryIO, since: int | None = None, until: int | None = None
+    ) -> None:
+        """Write the trades of the days of a range (Unix ms, inclusive), as Alipay's bill.
+
+        Raises Invalid without ``since``, and ConfigurationError if Alipay does not return a bill.
+        """
+        await bills.write(self._query_bill, self._downloads, target, since, until, _now_ms())
+
+    async def _query_bill(self, content: Mapping[str, str]) -> ProviderResponse[Reply]:
+        return await self._call(bills.METHOD, content["bill_date"], content)
+
     # Requests
 
     async def check(self) -> str | None:
@@ -304,6 +323,7 @@ class AlipayGateway:
     async def close(self) -> None:
         """Close connections."""
         await self._outgoing.close()
+        await self._downloads.public.close()
 
     def _params(self, method: str, content: Mapping[str, str], **urls: str) -> dict[str, str]:
         """Return the signed parameters of a request; ``urls`` are ``notify_url`` and the like."""

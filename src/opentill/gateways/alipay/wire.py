@@ -127,6 +127,9 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     refund_amount: str = ""
     refund_status: str = ""  # REFUND_SUCCESS, or "" if there is no such refund or it failed
 
+    # the link of a bill
+    bill_download_url: str = ""
+
     @property
     def is_success(self) -> bool:
         """Whether Alipay processed the request, which does not mean that money moved."""

@@ -9,11 +9,12 @@ payment page has no scripts (decision 0154).
 import logging
 import time
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import BinaryIO, Final, Literal
 
 from opentill.core.ids import new_id
 from opentill.core.links import safe_url
 from opentill.core.money import Money
+from opentill.gateways import bills as china_bills
 from opentill.gateways.model import (
     BadCallback,
     GatewayEvent,
@@ -24,7 +25,7 @@ from opentill.gateways.model import (
     RefundOutcome,
     RefundRequest,
 )
-from opentill.gateways.wechat_pay import wire
+from opentill.gateways.wechat_pay import bills, wire
 from opentill.gateways.wechat_pay.certificates import BadSignature
 from opentill.gateways.wechat_pay.transport import NoReply, Options, Reply, Transport
 from opentill.outgoing.client import Outgoing
@@ -36,9 +37,14 @@ _log: Final = logging.getLogger(__name__)
 
 
 class WeChatPayGateway:
-    """The ``Gateway`` of WeChat Pay; implements ``Expires``, ``Checks`` and ``FetchesKeys``."""
+    """The ``Gateway`` of WeChat Pay.
+
+    Implements ``Expires``, ``Checks``, ``FetchesKeys`` and ``Bills``.
+    """
 
     name = "wechat_pay"
+    report_delay_ms = china_bills.DELAY_MS
+    day_offset_ms = china_bills.OFFSET_MS
 
     def __init__(self, options: Options, outgoing: Outgoing, timeout_s: float = _TIMEOUT_S) -> None:
         """``outgoing`` is closed with the gateway."""
@@ -46,6 +52,7 @@ class WeChatPayGateway:
         self._account = options.account
         self._transport = Transport(options, outgoing)
         self._timeout_s = timeout_s
+        self.bill_account = options.account.mchid
 
     def methods(self, currency: str) -> tuple[Method, ...]:
         """Return the payment methods for the currency."""
@@ -229,6 +236,21 @@ class WeChatPayGateway:
             msg = f"the resource cannot be used: {error}"
             raise BadCallback(msg) from None
         return () if event is None else (event,)
+
+    # Bills
+
+    async def settlement_report(
+        self, target: BinaryIO, since: int | None = None, until: int | None = None
+    ) -> None:
+        """Write the trades of the days of a range (Unix ms, inclusive), as WeChat Pay's bill.
+
+        Raises Invalid without ``since``, and ConfigurationError if there is no usable bill.
+        """
+        download, url = self._transport.download, self._options.url
+        await bills.write(self._get, download, url, target, since, until, _now_ms())
+
+    async def _get(self, path: str) -> Reply | NoReply:
+        return await self._send("GET", path)
 
     # Checks
 

@@ -4,13 +4,14 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 
+from opentill.gateways.bills import DOWNLOAD_S, MOST_PACKED
 from opentill.gateways.failures import FAILURES, status_of
 from opentill.gateways.wechat_pay import keys, wire
 from opentill.gateways.wechat_pay.certificates import BadSignature, PlatformKeys
@@ -90,6 +91,24 @@ class Transport:
         if isinstance(reply, NoReply):
             _log.warning("WeChat Pay: %s: %s", reply.status, reply.reason)
         return reply
+
+    async def download(self, path: str, target: BinaryIO) -> int | str:
+        """Download a file, which WeChat Pay does not sign; return the status, or why there is none.
+
+        The request is signed.
+        """
+        headers = {"Authorization": self._authorization("GET", self._base_path + path, b"")}
+        try:
+            response = await self._outgoing.download(
+                self._options.url + path,
+                target,
+                headers=headers,
+                timeout_s=DOWNLOAD_S,
+                max_bytes=MOST_PACKED,
+            )
+        except FAILURES as error:
+            return str(error)
+        return response.status
 
     async def close(self) -> None:
         """Close the connections."""

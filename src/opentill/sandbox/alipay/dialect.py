@@ -1,12 +1,13 @@
 """Alipay's API and notifications, over the bank's payments and refunds.
 
-``/alipay/gateway.do`` opens pages and serves ``precreate``, ``query``, ``close``, ``refund`` and
-``fastpay.refund.query``. As at Alipay, a trade does not exist until its customer has opened the
-page or scanned the code, unpaid trades are closed when their time is over, and errors have HTTP
-status 200. The customer then continues on the bank's own pages.
+``/alipay/gateway.do`` opens pages and serves ``precreate``, ``query``, ``close``, ``refund``,
+``fastpay.refund.query`` and links to bills. As at Alipay, a trade does not exist until its customer
+has opened the page or scanned the code, unpaid trades are closed when their time is over, and
+errors have HTTP status 200. The customer then continues on the bank's own pages.
 """
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
@@ -16,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opentill.sandbox import amounts
-from opentill.sandbox.alipay import keys, trades
+from opentill.sandbox import amounts, link_tokens
+from opentill.sandbox.alipay import bills, keys, trades
 from opentill.sandbox.alipay.keys import App
 from opentill.sandbox.alipay.trades import (
     FAILED,
@@ -49,6 +50,7 @@ from opentill.sandbox.storage import Tx
 from opentill.sandbox.timers import now_ms
 
 PATH: Final = "/alipay/gateway.do"
+_BILL_PATH: Final = "/alipay/downloadBillFile.resource"
 _FORM: Final = "application/x-www-form-urlencoded; charset=utf-8"
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 _PAGES: Final = {"alipay.trade.page.pay": "page", "alipay.trade.wap.pay": "wap"}
@@ -73,6 +75,7 @@ class Alipay:
         self.routes = (
             Route(PATH, self.serve, methods=["GET", "POST"]),
             Route("/alipay/qr/{trade_no}", self.scan),
+            Route(_BILL_PATH, self.download_bill),
         )
 
     # Pages
@@ -123,8 +126,10 @@ class Alipay:
         """Serve a request of the shop; errors are responses with status 200."""
         try:
             self._authenticate(params)
-            operation, work = _find_call(params["method"])
             content = _read_content(params)
+            if params["method"] == bills.METHOD:
+                return await self._query_link(request, params, content)
+            operation, work = _find_call(params["method"])
         except Error as error:
             # Alipay cannot choose a key for an application that it does not know.
             is_known = params.get("app_id") == keys.APP_ID
@@ -137,6 +142,37 @@ class Alipay:
             return self._response(params, node, fault)
 
         return await respond_in_dialect(store_of(request), operation, subject, run)
+
+    async def download_bill(self, request: Request) -> Response:
+        """Return the archive of a bill; an expired link leads to a page that says so."""
+        query = request.query_params
+        secret = request.app.state.secret
+        day = link_tokens.day_of(secret, query.get("token", ""), int(time.time()))
+        if not day:
+            return Response("<html>下载超时，请重新下载</html>", media_type="text/html")
+        return await respond_in_dialect(
+            store_of(request),
+            "bill_file",
+            day,
+            lambda tx, fault: bills.file(tx, query.get("bizType", ""), day, query, fault),
+        )
+
+    async def _query_link(
+        self, request: Request, params: Mapping[str, str], content: Content
+    ) -> Response:
+        """Return the link to the bill of a day."""
+        base = f"{request.url.scheme}://{request.url.netloc}{_BILL_PATH}"
+        secret = request.app.state.secret
+
+        def run(tx: Tx, fault: FaultKind | None) -> Response:
+            try:
+                node = bills.query_link(tx, content, base, secret, fault)
+            except Error as error:
+                node = _error_node(error)
+            return self._response(params, node, fault)
+
+        day = text_of(content, "bill_date")
+        return await respond_in_dialect(store_of(request), "bill", day, run)
 
     def _run(
         self,

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from opentill.sandbox import link_tokens
 from opentill.sandbox.api import require_secret
 from opentill.sandbox.fault_responses import respond_in_dialect
 from opentill.sandbox.http import bank_of, read_body, store_of
@@ -36,7 +37,7 @@ from opentill.sandbox.model import (
 from opentill.sandbox.pages import Pages
 from opentill.sandbox.storage import Tx
 from opentill.sandbox.timers import now_ms
-from opentill.sandbox.wechat_pay import keys, orders
+from opentill.sandbox.wechat_pay import bills, keys, orders
 from opentill.sandbox.wechat_pay.keys import Merchant, SigningKey
 from opentill.sandbox.wechat_pay.orders import (
     OTHER_MCHID,
@@ -58,6 +59,7 @@ from opentill.sandbox.wechat_pay.orders import (
 _CODE_LIFETIME_MS: Final = 2 * 3_600_000  # a code cannot be scanned later
 _H5_LIFETIME_MS: Final = 300_000  # the link of H5 cannot be opened later
 _TOLERANCE_S: Final = 300
+_FILE_PATH: Final = "/v3/billdownload/file"
 _SCHEME: Final = "WECHATPAY2-SHA256-RSA2048 "
 _AUTHORIZATION: Final = re.compile(r'([a-z_]{1,20})="([^"]{1,1000})"', re.ASCII)
 
@@ -82,6 +84,9 @@ class WeChatPay:
             Route(f"{trades}/out-trade-no/{{id}}/close", self.close, methods=["POST"]),
             Route("/v3/refund/domestic/refunds", self.refund, methods=["POST"]),
             Route("/v3/refund/domestic/refunds/{id}", self.query_refund),
+            Route("/v3/bill/tradebill", self.trade_bill),
+            Route("/v3/bill/fundflowbill", self.fund_bill),
+            Route(_FILE_PATH, self.bill_file),
             Route("/wechat_pay/code/{transaction_id}", self.scan),
             Route("/wechat_pay/h5", self.open_h5),
             Route("/wechat_pay/rotate", self.rotate, methods=["POST"]),
@@ -235,6 +240,37 @@ class WeChatPay:
 
         return await self._call(request, "find_refund", "", lambda _: work)
 
+    async def trade_bill(self, request: Request) -> Response:
+        """Return the link to the trade bill of a day."""
+        return await self._bill(request, bills.trade_type(_query(request)))
+
+    async def fund_bill(self, request: Request) -> Response:
+        """Return the link to the bill of funds of a day."""
+        return await self._bill(request, bills.fund_type(_query(request)))
+
+    async def _bill(self, request: Request, bill_type: str) -> Response:
+        query, secret = _query(request), request.app.state.secret
+        base = f"{request.url.scheme}://{request.url.netloc}{_FILE_PATH}"
+
+        def work(tx: Tx, fault: FaultKind | None) -> tuple[int, Any]:
+            return 200, bills.link(tx, bill_type, query, base, secret, fault)
+
+        return await self._call(request, "bill", "", lambda _: work)
+
+    async def bill_file(self, request: Request) -> Response:
+        """Return the file of a bill. The request must be signed, the response is not."""
+        try:
+            self._authenticate(request, b"")
+        except Error as error:
+            return _json(error.status, _error_fields(error))
+        query, secret = _query(request), request.app.state.secret
+        day = link_tokens.day_of(secret, query.get("token", ""), int(time.time()))
+        if not day:
+            return _json(400, _error_fields(Error(400, "PARAM_ERROR", "token已失效")))
+        return await respond_in_dialect(
+            store_of(request), "bill_file", day, lambda tx, fault: bills.file(tx, query, day, fault)
+        )
+
     async def _call(
         self,
         request: Request,
@@ -266,7 +302,8 @@ class WeChatPay:
 
         if operation == "certificates":
             return await store_of(request).do(lambda tx: run(tx, None))
-        subject_id = request.path_params.get("id") or _subject(body, subject)
+        in_path = request.path_params.get("id") or _query(request).get("bill_date")
+        subject_id = in_path or _subject(body, subject)
         return await respond_in_dialect(store_of(request), operation, subject_id, run)
 
     def _authenticate(self, request: Request, body: bytes) -> None:

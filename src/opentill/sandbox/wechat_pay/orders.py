@@ -240,7 +240,7 @@ def refund_fields(
     is_other = fault == "other_account"
     amount = refund.amount_minor + (fault == "wrong_amount")
     fields: dict[str, Any] = {
-        "refund_id": _number("50", refund.id),
+        "refund_id": refund_number_of(refund.id),
         "out_refund_no": "re_of_another_account" if is_other else refund.id,
         "transaction_id": order.transaction_id,
         "out_trade_no": payment.id,
@@ -312,6 +312,11 @@ def _expiry(text: str, now: int) -> int:
 def transaction_id_of(payment_id: str) -> str:
     """Return WeChat Pay's number of a payment, which follows from its id."""
     return _number("42", payment_id)
+
+
+def refund_number_of(refund_id: str) -> str:
+    """Return WeChat Pay's number of a refund, which follows from its id."""
+    return _number("50", refund_id)
 
 
 def _number(prefix: str, text: str) -> str:
