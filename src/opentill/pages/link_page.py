@@ -1,7 +1,8 @@
 """``/pay/…``: the page of a payment link, where customers open sessions of their own.
 
 Opening the page creates nothing, so that previews and prefetching do not count as uses. The form
-(POST) opens one session, however often it is sent, and redirects to its payment page.
+(POST) opens one session, however often it is sent, and redirects to its payment page. If all
+customers pay the same amount, the page has the payment form, and the redirect (307) sends it on.
 """
 
 import re
@@ -13,10 +14,12 @@ import structlog
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opentill import checkouts, merchants, payment_links
+from opentill import checkouts, gateways, merchants, payment_links
 from opentill.checkouts import Session
+from opentill.context import App
 from opentill.core.errors import Invalid, NotFound, NotPermitted
 from opentill.core.money import Money
+from opentill.core.payment_methods import Method
 from opentill.db.database import Tx
 from opentill.http import idempotency
 from opentill.pages import branding, model, render
@@ -25,7 +28,7 @@ from opentill.pages.responses import page
 from opentill.payment_links import LinkOffer, Selection, TooManyHeld, Unusable
 from opentill.web import cookies, qr
 from opentill.web.forms import check_origin, read
-from opentill.web.responses import GUARDS, drawing, see_other
+from opentill.web.responses import GUARDS, drawing, post_again, see_other
 from opentill.web.translations import N_
 
 _log: Final = structlog.get_logger()
@@ -72,6 +75,10 @@ async def _page(
     if merchant.charge_off is not None:
         state, unfinished = "INACTIVE", None
     entries = entries or model.LinkEntries(quantity=request.query.get("quantity", "1"))
+    methods: tuple[Method, ...] = ()
+    if state == "ACTIVE" and unfinished is None and _has_one_amount(offer):
+        methods = _methods(request.app, offer)
+        entries = msgspec.structs.replace(entries, method=methods[0] if methods else "")
     quantity = _quantity(entries)
     if not 1 <= quantity <= link.max_quantity:
         quantity = 1
@@ -90,6 +97,8 @@ async def _page(
         unfinished=None if unfinished is None else unfinished.id,
         livemode=request.app.settings.livemode,
         brand=branding.brand_of(merchant),
+        methods=methods,
+        wallet=_wallet(request.app, offer) if methods else "",
     )
     if state != "ACTIVE" and unfinished is None and status == 200:  # noqa: PLR2004 - of HTTP
         status = _GONE
@@ -97,6 +106,33 @@ async def _page(
     visit = request.visit(lang)
     html = render.link_page(view, visit, entries, errors)
     return page(html, visit.localizer.language, status)
+
+
+def _has_one_amount(offer: LinkOffer) -> bool:
+    """Whether every customer pays the same, so that the link's page can have the payment form."""
+    return offer.least_minor == offer.most_minor and offer.link.max_quantity == 1
+
+
+def _methods(app: App, offer: LinkOffer) -> tuple[Method, ...]:
+    link = offer.link
+    offered = gateways.offered_methods(
+        app.gateways,
+        offer.currency,
+        amount_minor=offer.least_minor,
+        merchant_id=link.merchant_id,
+    )
+    allowed = offered if link.methods is None else link.methods
+    return tuple(method for method in model.METHODS if method in offered and method in allowed)
+
+
+def _wallet(app: App, offer: LinkOffer) -> str:
+    payment = gateways.PaymentFacts(
+        method="CREDIT_CARD",
+        currency=offer.currency,
+        amount_minor=offer.least_minor,
+        merchant_id=offer.link.merchant_id,
+    )
+    return gateways.find_wallet(app.gateways, payment)
 
 
 async def show(request: PageRequest, slug: str) -> Response:
@@ -140,7 +176,12 @@ async def submit(request: PageRequest, slug: str) -> Response:
         age_s=max(0, session.expires_at - request.now) // 1000,
     )
     address = f"{visit.base}/checkout/{session.id}?lang={visit.localizer.language}"
-    return see_other(address, {"set-cookie": cookie})
+    # The browser sends a payment form on to the payment page, which pays or shows its errors. If
+    # the price has changed since the customer read it, the payment page shows the new one first.
+    price = f"{offer.least_minor} {offer.currency}"
+    has_form = "method" in form and _has_one_amount(offer) and form.get("price") == price
+    redirect = post_again if has_form else see_other
+    return redirect(address, {"set-cookie": cookie})
 
 
 def _errors(problem: Invalid, entries: model.LinkEntries, offer: LinkOffer) -> dict[str, str]:

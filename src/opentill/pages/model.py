@@ -149,6 +149,10 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     unfinished: str | None = None
     livemode: bool = True
     brand: Brand = Brand()
+    # Methods of the payment form, if the link's page has it: only if the amount is certain.
+    methods: tuple[Method, ...] = ()
+    wallet: str = ""  # as in ``Payment``
+    email_optional: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -172,6 +176,9 @@ class LinkEntries(msgspec.Struct, frozen=True, kw_only=True):
     quantity: str = "1"
     amount: str = ""
     form_id: str = ""
+    email: str = ""
+    name: str = ""
+    method: str = ""
 
 
 class Entries(msgspec.Struct, frozen=True):

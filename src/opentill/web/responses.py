@@ -110,6 +110,13 @@ def see_other(path: str, headers: Mapping[str, str] | None = None) -> Response:
     return Response(b"", 303, own, "text/plain")
 
 
+def post_again(path: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Let the browser send the same form to another path of this site (307)."""
+    response = see_other(path, headers)
+    response.status_code = 307
+    return response
+
+
 def attachment(content: bytes, media_type: str, name: str) -> Response:
     """Return a download; even if the browser opens it, its content runs no script.
 
