@@ -129,9 +129,12 @@ def test_a_lost_dispute_is_explained_on_the_payment_and_nothing_was_attached(sho
     html = ada.get(path).text
     assert "Attached automatically" in html
     # Enter in a field sends nothing; a dialog asks before the response is sent.
-    form = html.partition('<form id="contest"')[2].partition("</form>")[0]
+    form = html.partition('<form class="contest"')[2].partition("</form>")[0]
     buttons = re.findall(r"<button[^>]*>", form)
     assert buttons[0] == '<button type="submit" disabled hidden>'
+    # The kind of what was sold decides about the fields, without a script.
+    assert "What was sold?" in html
+    assert all(f'<div class="field of-{kind}">' in form for kind in ("goods", "service"))
     assert 'popovertarget="submit-response"' in buttons[1]
     assert "Submit the response?" in text_of(form)
     decide(shop, dispute, "lost")

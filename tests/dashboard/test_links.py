@@ -234,7 +234,7 @@ def test_a_link_can_be_changed_and_lists_its_payments(shop: Shop) -> None:
     assert "30 minutes to pay" in text_of(owner.get(path))
     amount = shop.read_order(order)["amount"]
     page = owner.get(path)
-    assert f"Payments 1 Gross sales ${amount} USD" in text_of(page)
+    assert f"Gross sales ${amount} USD Payments 1" in text_of(page)
     assert f"body={quote(str(link['url']), safe='/')}" in page.text
     assert re.search(rf"[^-] 1(?: / 9)? \${re.escape(amount)}", text_of(owner.get(page_path(shop))))
     for _ in range(2):  # the second time, the worker has recorded that the session has ended

@@ -62,7 +62,7 @@ def test_a_wrong_file_is_refused_at_its_field_beside_other_errors(
     owner = create_person(shop.api_server, shop.id, "owner")
     path = f"/dashboard/{shop.id}/products"
     for content, error in (
-        (b"<svg/>", "Choose a PNG, JPEG or WebP picture"),
+        (b"<svg/>", "This file is no PNG, JPEG or WebP picture"),
         (png(16, 16), "sides of 32 to 4096 pixels"),
         (PICTURE[:-4], "damaged or incomplete"),
     ):
@@ -70,10 +70,14 @@ def test_a_wrong_file_is_refused_at_its_field_beside_other_errors(
         assert refusal.status_code == 400
         assert re.findall(r'id="(\w+)-error"', refusal.text) == ["name", "picture"]
         assert error in refusal.text.partition('id="picture-error"')[2]
-    # A file need not be chosen again if another entry is wrong.
+    # A file need not be chosen again if another entry is wrong; a box without its check removes it.
     refusal = send(owner, path, PICTURE, name="")
     digest = hashlib.sha256(PICTURE).hexdigest()
-    assert f'value="{shop.api_server.url}/images/{shop.id}/{digest}"' in refusal.text
+    assert (
+        f'value="{shop.api_server.url}/images/{shop.id}/{digest}" checked> Keep this image'
+        in refusal.text
+    )
+    assert 'name="image" type=' not in refusal.text  # the address of an upload is not shown
     refusal = send(owner, path, bytes(images.MAX_IMAGE_BYTES + 100_000))
     assert "The picture is too large: 1 MB at most" in refusal.text
     monkeypatch.setattr(images, "MOST_IMAGES", 1)

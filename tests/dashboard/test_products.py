@@ -281,11 +281,11 @@ def test_a_product_shows_its_gross_sales_and_for_whom_its_sessions_are(
     shop.create_session(tea, customerEmail="ada@example.com")
     page = text_of(viewer.get(path_of(shop, tea)))
     assert "Gross sales, last 30 days $9.99 Payments, last 30 days 1" in page
-    assert "Gross sales $19.98 Payments 2" in page
+    assert "Gross sales, all time $19.98 Payments, all time 2" in page
     assert "ada@example.com" in page.partition("Open sessions 1")[2]
     monkeypatch.setattr(product_sales, "MOST_SUMMED", 1)
     page = text_of(viewer.get(path_of(shop, tea)))
-    assert "Gross sales over $9.99 Payments 2" in page
+    assert "Gross sales, all time over $9.99 Payments, all time 2" in page
 
 
 def test_the_list_of_products_has_tabs_with_counts(shop: Shop) -> None:

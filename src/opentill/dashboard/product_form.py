@@ -32,7 +32,7 @@ ERRORS: Final = {
 }
 _IMAGE_ERROR: Final = {
     "size": N_("The picture is too large: 1 MB at most"),
-    "kind": N_("Choose a PNG, JPEG or WebP picture. SVG is not accepted"),
+    "kind": N_("This file is no PNG, JPEG or WebP picture. Choose another one"),
     "broken": N_("The picture is damaged or incomplete. Choose another file"),
     "moving": N_("Choose a picture that does not move"),
     "dimensions": N_(
@@ -72,6 +72,11 @@ def _read_error(problem: Invalid) -> dict[str, str]:
     if isinstance(problem, amounts.UnreadableAmount) and problem.problem in AMOUNT_ERROR:
         return {field: AMOUNT_ERROR[problem.problem]}
     return {field: ERRORS[field]}
+
+
+def uploads_address(request: PageRequest) -> str:
+    """Return the start of the addresses of all images that the merchant has uploaded."""
+    return request.app.settings.public_url + products.image_path(request.merchant_id, "")
 
 
 async def read_form(request: PageRequest) -> tuple[Entries, dict[str, str]]:

@@ -134,6 +134,7 @@ async def _render_list(
         currencies=page_helpers.list_currencies(request),
         whole_currencies=page_helpers.WHOLE_CURRENCIES,
         entries=entries or {"currency": merchant.settlement_currency},
+        uploads=product_form.uploads_address(request),
         form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
@@ -217,6 +218,7 @@ async def product_page(
         currencies=page_helpers.list_currencies(request),
         whole_currencies=page_helpers.WHOLE_CURRENCIES,
         entries=entries or stored,
+        uploads=product_form.uploads_address(request),
         editing=entries is not None,
         form_id=form_ids.new_form_id(),
         errors=errors or {},

@@ -259,6 +259,7 @@ async def _render_session(
         amount=Money(session.amount_minor, session.currency),
         payable=payable,
         unpaid=state,
+        attempts=len(attempts),
         names=names,
         card=orders.format_card(card) if card else "",
         link=sessions_again.payment_page(request, session) if payable else "",

@@ -11,12 +11,16 @@ from opentill.web.translations import N_, translate
 
 
 class EvidenceField(NamedTuple):
-    """A fact or a file that banks ask for: the field's name, its label and its hint."""
+    """A fact or a file that banks ask for: the field's name, its label and its hint.
+
+    ``sold`` is the kind of what was sold for which it is asked, "" for both.
+    """
 
     name: str
     label: str
     hint: str = ""
     kind: Literal["text", "date", "file"] = "text"
+    sold: Literal["", "goods", "service"] = ""
 
 
 class DisputeReason(NamedTuple):
@@ -61,11 +65,15 @@ _GENERAL: Final = (_MESSAGES, _DELIVERY, _USE, _REFUND_POLICY)
 _POLICY_HINT: Final = N_("Its address, or the sentence to which the customer agreed.")
 _FIELDS: Final[Mapping[str, tuple[EvidenceField, ...]]] = {
     _DELIVERY: (
-        EvidenceField("carrier", N_("Carrier"), N_("Such as DHL or UPS.")),
-        EvidenceField("tracking", N_("Tracking number")),
-        EvidenceField("delivered", N_("Date of delivery"), kind="date"),
+        EvidenceField("carrier", N_("Carrier"), N_("Such as DHL or UPS."), sold="goods"),
+        EvidenceField("tracking", N_("Tracking number"), sold="goods"),
+        EvidenceField("delivered", N_("Date of delivery"), kind="date", sold="goods"),
     ),
-    _USE: (EvidenceField("service", N_("Date of the service or download"), kind="date"),),
+    _USE: (
+        EvidenceField(
+            "service", N_("Date of the service or download"), kind="date", sold="service"
+        ),
+    ),
     _PAID_BACK: (
         EvidenceField("refund", N_("Refund"), N_("Its date and reference, if you paid it back.")),
     ),
@@ -84,6 +92,7 @@ _DOCUMENTS: Final[Mapping[str, str]] = {
     _DESCRIPTION: N_("Product description"),
     _NOT_CANCELLED: N_("Records of the use"),
 }
+_SOLD: Final[Mapping[str, Literal["goods", "service"]]] = {_DELIVERY: "goods", _USE: "service"}
 # https://docs.stripe.com/disputes/categories and
 # https://docs.stripe.com/api/disputes/object#dispute_object-reason
 _REASONS: Final[Mapping[str, DisputeReason]] = {
@@ -181,10 +190,13 @@ def fields_for(reason: str) -> tuple[EvidenceField, ...]:
     """Return the facts and the files that a dispute with this reason needs, files last."""
     evidence = evidence_for(reason)
     facts = (field for item in evidence for field in _FIELDS.get(item, ()))
-    documents = [_DOCUMENTS[item] for item in evidence if item in _DOCUMENTS]
-    names = zip(("document", "document2"), documents, strict=False)
+    items = [item for item in evidence if item in _DOCUMENTS]
+    names = zip(("document", "document2"), items, strict=False)
     return (
         *facts,
-        *(EvidenceField(name, document, kind="file") for name, document in names),
+        *(
+            EvidenceField(name, _DOCUMENTS[item], kind="file", sold=_SOLD.get(item, ""))
+            for name, item in names
+        ),
         EvidenceField("messages", N_("Messages with the customer"), kind="file"),
     )

@@ -25,7 +25,22 @@ for (const preview of document.querySelectorAll(".page-preview")) {
     const style = { style: "currency", currency: text("currency") };
     return new Intl.NumberFormat(document.documentElement.lang, style).format(number);
   };
+  // Draws a chosen picture: the security policy of the page allows no address of a local file.
+  const draw = async (file) => {
+    const canvas = preview.querySelector("canvas");
+    const stored = preview.querySelector("img");
+    const picture = file ? await createImageBitmap(file).catch(() => null) : null;
+    canvas.hidden = !picture;
+    if (stored) stored.hidden = Boolean(picture);
+    if (!picture) return;
+    const scale = Math.min(canvas.width / picture.width, canvas.height / picture.height);
+    const width = picture.width * scale, height = picture.height * scale;
+    const context = canvas.getContext("2d");
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(picture, (canvas.width - width) / 2, (canvas.height - height) / 2, width, height);
+  };
   form.addEventListener("input", ({ target }) => {
+    if (target.name === "picture") draw(target.files[0]);
     const product = form.elements.product;
     if (target === product && product.value !== "undecided") forgetError(product);
     const isChosen = product && product.value && product.value !== "undecided";
