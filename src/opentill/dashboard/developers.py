@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from markupsafe import Markup
 from starlette.responses import Response
 
 from opentill import merchants, orders, webhooks
@@ -57,10 +58,7 @@ async def show(request: PageRequest) -> Response:
         request,
         "developers.html",
         api_url=api_url,
-        samples=[
-            (sample, highlighting.highlight(sample.text, sample.language))
-            for sample in _samples(api_url)
-        ],
+        samples=session_samples(api_url),
         key_hint=key_hint,
         overview=overview,
         zone=zone,
@@ -101,10 +99,10 @@ async def _last_attempt(tx: Tx, endpoint: Endpoint) -> DeliveryAttempt | None:
     return attempts[-1] if attempts else None
 
 
-def _samples(api_url: str) -> tuple[Sample, ...]:
-    """Return programs that create a checkout session."""
+def session_samples(api_url: str) -> list[tuple[Sample, Markup]]:
+    """Return programs that create a checkout session, each with its highlighted code."""
     item = {"name": "Tea, 100 g", "price": "9.99", "currency": "USD"}
-    return samples.all_samples(
+    programs = samples.all_samples(
         samples.Request(
             operation_id="createCheckoutSession",
             method="POST",
@@ -118,6 +116,7 @@ def _samples(api_url: str) -> tuple[Sample, ...]:
             has_data=True,
         )
     )
+    return [(sample, highlighting.highlight(sample.text, sample.language)) for sample in programs]
 
 
 # Every role that may see one of the pages below has this permission too.

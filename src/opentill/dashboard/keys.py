@@ -227,6 +227,7 @@ async def _render_key(
         request,
         "key.html",
         status,
+        samples=developers.session_samples(f"{request.app.settings.public_url}/v1"),
         scripts=True,
         new=new,
         replaced=replaced,

@@ -14,6 +14,7 @@ from opentill.core.errors import or_not_found
 from opentill.core.money import Money
 from opentill.dashboard import awaited, page_helpers, payout_wait, payouts_on_way
 from opentill.dashboard.labels import PAYOUT_STATUS
+from opentill.dashboard.payout_facts import COMPARED, find_rhythm
 from opentill.http import csvfile
 from opentill.payouts import Payout, RunOfPayout
 from opentill.portal import downloads, lists, payout_items, render
@@ -48,7 +49,7 @@ async def show(request: PageRequest) -> Response:
         merchant = await merchants.find(tx, merchant_id)
         account = await payouts.find_account(tx, merchant_id)
         wait = await payout_wait.find_for(tx, merchant_id, account, request.now)
-        last = rows[:1] if has_newest else await payouts.list_newest(tx, merchant_id, 1, 0)
+        last = rows if has_newest else await payouts.list_newest(tx, merchant_id, COMPARED, 0)
         paid: dict[str, payouts.PayoutTotal] = {}
         on_way: dict[str, payouts_on_way.OnTheWay] = {}
         arrival = payouts_on_way.UsualArrival(None)
@@ -65,6 +66,7 @@ async def show(request: PageRequest) -> Response:
         account=account,
         wait=wait,
         last=next(iter(last), None),
+        rhythm=find_rhythm(last, localizer, zone, request.now),
         arrival=arrival.shown(localizer),
         on_way=on_way,
         paid={

@@ -107,7 +107,7 @@ async def _render_settings(
         )
         if merchant.payout_minimum_minor
         else "",
-        payouts=await payout_facts.read(request)
+        payouts=await payout_facts.read(request, page_helpers.zone_of(request))
         if part == "fees" and request.access.may("payouts.read")
         else None,
         zone=zone,
