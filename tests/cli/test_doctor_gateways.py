@@ -22,7 +22,7 @@ RESPONSES = [
         "query",
         {"URL": "http://127.0.0.1:9/pay/"},
         "fail",
-        "does not respond to a query of an order",
+        "gave no usable response",
     ),
 ]
 

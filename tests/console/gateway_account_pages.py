@@ -33,6 +33,7 @@ class AccountsSite:
             "label": label,
             "credential_url": self.bank.url,
             "secret_secret": SECRET,
+            "suffix": "",
         } | changes
 
     def add(self, label: str) -> GatewayAccount:

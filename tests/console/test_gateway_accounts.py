@@ -222,7 +222,7 @@ def test_the_provider_is_asked_whether_it_accepts_an_account(site: AccountsSite)
     server.tx(lambda tx: accounts.rotate(tx, server.settings, account.id, wrong, now, actor=TESTER))
     refusal = site.admin.post(f"{path}/check")
     assert refusal.status_code == 409
-    assert "secret differs from that of the bank" in visible_text(refusal.text)
+    assert "“Secret” differs from that of the bank" in visible_text(refusal.text)
 
 
 def test_an_account_is_found_by_the_search_and_acted_on_from_the_list(site: AccountsSite) -> None:

@@ -11,9 +11,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from console.console_pages import hidden_fields, visible_text
 from console.gateway_account_pages import ACCOUNTS, SECRET, AccountsSite, running_site
-from opentill.console.account_labels import CREDENTIAL, GATEWAY_TITLE
+from opentill.console.account_labels import CREDENTIAL
 from opentill.gateways import accounts, registry
 from opentill.gateways.accounts import stored_credentials
+from opentill.portal.labels import GATEWAY_TITLE
 from opentill.sandbox.alipay import keys
 from support.alipay_shop import AlipayShop
 from support.people import PASSWORD, TESTER
@@ -50,6 +51,7 @@ def alipay_form(bank: AlipayShop, label: str, **changes: str) -> dict[str, str]:
         "gateway": "alipay",
         "label": label,
         "mode": "test",
+        "suffix": "",
         "credential_app_id": keys.APP_ID,
         "secret_private_key": bank.file("app_private_key.pem"),
         "secret_public_key": bank.file("alipay_public_key.pem"),
@@ -68,7 +70,7 @@ def test_every_credential_of_a_gateway_has_a_name_on_the_page() -> None:
         for option in registry.credential_options(gateway) or ()
     }
     assert names == set(CREDENTIAL)
-    assert set(registry.account_gateways()) == set(GATEWAY_TITLE)
+    assert set(registry.account_gateways()) | {"bank"} == set(GATEWAY_TITLE)
 
 
 def test_an_account_is_added_once_with_encrypted_credentials(site: AccountsSite) -> None:
@@ -268,3 +270,36 @@ def test_an_account_of_the_own_sandbox_bank_needs_no_secret_from_the_form(
     refusal = site.admin.post(f"{ACCOUNTS}/add", other)
     assert (refusal.status_code, 'id="secret_secret-error"' in refusal.text) == (400, True)
     assert "Enter it again: pages keep no secrets." in visible_text(refusal.text)
+
+
+def test_a_provider_that_does_not_respond_has_checked_nothing(site: AccountsSite) -> None:
+    """The secrets are kept encrypted, and the account can be saved paused."""
+    form = site.form("Unreached", credential_url="http://127.0.0.1:9")
+    answer = site.admin.post(f"{ACCOUNTS}/add", form)
+    text = visible_text(answer.text)
+    assert (answer.status_code, "The credentials were not checked" in text) == (502, True)
+    assert 'aria-invalid="true"' not in answer.text
+    assert SECRET not in answer.text
+    hidden = hidden_fields(answer.text)
+    without_secret = form | {"secret_secret": "", "secret_encrypted": hidden["secret_encrypted"]}
+    saved = site.admin.post(f"{ACCOUNTS}/add", without_secret | {"unchecked": "1"})
+    path = saved.headers["location"]
+    assert path.endswith("?done=unchecked"), path
+    account = site.find(re.findall(r"gat_\w+", path)[0])
+    stored = site.server.tx(lambda tx: accounts.find_stored(tx, account.id))
+    credentials = stored_credentials.decrypt(site.server.settings, account.id, stored.credentials)
+    assert (account.status, credentials["secret"]) == ("PAUSED", SECRET)
+    stranger = site.staff("admin")
+    refusal = stranger.post(f"{ACCOUNTS}/add", without_secret | {"label": "Stolen"})
+    assert (refusal.status_code, 'id="secret_secret-error"' in refusal.text) == (400, True)
+
+
+def test_the_callback_address_is_shown_before_the_account_exists(site: AccountsSite) -> None:
+    page = site.admin.get(f"{ACCOUNTS}/new?gateway=stripe").text
+    assert "https://dashboard.stripe.com/webhooks" in page
+    (suffix,) = re.findall(r"/gateways/stripe/gat_(\w+)/callback", page)
+    form = site.form("Announced", suffix=suffix)
+    path = site.admin.post(f"{ACCOUNTS}/add", form).headers["location"]
+    assert path == f"{ACCOUNTS}/gat_{suffix}?done=added"
+    refusal = site.admin.post(f"{ACCOUNTS}/add", site.form("Forged", suffix="x"))
+    assert refusal.status_code == 400

@@ -28,6 +28,10 @@ GATEWAY_ACCOUNT_RESULT: Final = {
     "ACTIVE": N_("The account takes payments again."),
     "PAUSED": N_("The account is paused. Its payments and refunds go on."),
     "RETIRED": N_("The account is retired. Its payments and refunds go on."),
+    "unchecked": N_(
+        "The account is saved and paused, because its credentials were not checked. Check them, "
+        "then resume it."
+    ),
     "added": N_("The account is added. Every server uses it within five seconds."),
     "accepted": N_("The provider accepts the account."),
     "rotated": N_("The credentials are replaced. The old ones verify callbacks for 24 hours."),
@@ -42,6 +46,23 @@ GATEWAY_ABOUT: Final = {
     "sandbox": N_("A simulated bank, for tests"),
     "stripe": N_("Cards and wallets"),
     "wechat_pay": N_("Your own contract with WeChat Pay"),
+}
+# Where one finds the credentials: the provider's page, and what to do there.
+GATEWAY_KEYS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "stripe": (
+        ("https://dashboard.stripe.com/apikeys", N_("API keys at Stripe")),
+        ("https://dashboard.stripe.com/webhooks", N_("Webhooks at Stripe")),
+    ),
+    "paypal": (("https://developer.paypal.com/dashboard/applications", N_("Apps at PayPal")),),
+    "alipay": (("https://open.alipay.com/develop/manage", N_("Applications at Alipay")),),
+    "wechat_pay": (("https://pay.weixin.qq.com", N_("Merchant platform of WeChat Pay")),),
+}
+# Gateways at which a webhook with the account's callback address is created at the provider.
+GATEWAY_WEBHOOK: Final = {
+    "stripe": N_(
+        "Create a webhook endpoint with this address; its signing secret belongs into the form."
+    ),
+    "paypal": N_("Create a webhook with this address; its ID belongs into the form."),
 }
 # The credentials of each gateway by ``GATEWAY_NAME``, as `registry.credential_options` names them.
 CREDENTIAL: Final = {

@@ -1,6 +1,7 @@
 """The fields of a gateway's credentials in a form, which no page shows again."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Container, Mapping
 from typing import Final
 
 import msgspec
@@ -9,10 +10,12 @@ from opentill.console.account_labels import CREDENTIAL, CREDENTIAL_HINT
 from opentill.core.errors import Invalid
 from opentill.core.settings import SANDBOX, Settings
 from opentill.gateways import registry
+from opentill.gateways.accounts import Problem
 from opentill.portal.model import SECRET_PREFIX
 from opentill.web.translations import N_
 
 _PUBLIC_PREFIX: Final = "credential_"
+_VARIABLE: Final = re.compile(r"OPENTILL_(?:GATEWAY_)?([A-Z0-9_]+)")
 _PEM: Final = "-----BEGIN "  # only credentials in this form have several lines
 JSON_FIELD: Final = f"{SECRET_PREFIX}json"  # of a gateway that does not declare its credentials
 
@@ -28,6 +31,7 @@ class CredentialField(msgspec.Struct, frozen=True, kw_only=True):
     is_main: bool  # most accounts need it
     default: str
     value: str
+    is_kept: bool = False  # a secret that the form has encrypted
 
 
 # Optional fields that most accounts fill in.
@@ -40,8 +44,13 @@ def defaults_of(gateway: str, settings: Settings) -> dict[str, str]:
     return {f"{_PUBLIC_PREFIX}url": settings.sandbox_url} if has_bank else {}
 
 
-def fields_of(gateway: str, form: Mapping[str, str]) -> list[CredentialField]:
-    """Return the fields of a gateway with the values of a form, without secret ones."""
+def fields_of(
+    gateway: str, form: Mapping[str, str], kept_names: Container[str] = ()
+) -> list[CredentialField]:
+    """Return the fields of a gateway with the values of a form, without secret ones.
+
+    ``kept_names``: the ids of the secret fields whose values the form has encrypted.
+    """
     options = registry.credential_options(gateway)
     if options is None:
         label, hint = N_("Credentials"), N_("A JSON object of texts, as the gateway names them.")
@@ -61,6 +70,7 @@ def fields_of(gateway: str, form: Mapping[str, str]) -> list[CredentialField]:
             is_main=option.name in _USUAL or not (option.default or option.optional),
             default=option.default,
             value="" if option.secret else form.get(_field_id(option, gateway), ""),
+            is_kept=_field_id(option, gateway) in kept_names,
         )
         for option in options
     ]
@@ -125,7 +135,20 @@ def explain(gateway: str, problem: Invalid) -> tuple[str, str, str] | None:
     return field, N_("This cannot be used: it {wait}"), text
 
 
-def explain_refusal(gateway: str, text: str, name: str) -> tuple[str, str, str]:
+def explain_refusal(
+    gateway: str, problem: Problem, gettext: Callable[[str], str]
+) -> tuple[str, str, str]:
     """Return field, error text and the value of {wait} for credentials that a provider refuses."""
-    field = field_id(gateway, name)
-    return field or "credentials", N_("The check at the provider failed: {wait}"), text
+    field = field_id(gateway, problem.field)
+    text = in_words(problem, gettext)
+    return field or "credentials", N_("The provider refuses it: {wait}"), text
+
+
+def in_words(problem: Problem, gettext: Callable[[str], str]) -> str:
+    """Return a problem with the names of the form's fields for those of variables."""
+
+    def label(match: re.Match[str]) -> str:
+        text = CREDENTIAL.get(match[1].lower())
+        return match[0] if text is None else f"“{gettext(text)}”"
+
+    return _VARIABLE.sub(label, problem.reported)

@@ -7,7 +7,12 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, people
-from opentill.console import account_figures, account_views, gateway_tests
+from opentill.console import (
+    account_figures,
+    account_views,
+    credential_fields,
+    gateway_tests,
+)
 from opentill.console.gateway_accounts import PLACE
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid
@@ -121,8 +126,11 @@ async def check_account(request: PageRequest) -> Response:
         return await show_page(request, 409, {"check": error}, str(problem.reason))
     refusal = await accounts.check(adapter)
     if refusal is not None:
-        error = N_("The check at the provider failed: {wait}")
-        return await show_page(request, 409, {"check": error}, refusal.text)
+        text = credential_fields.in_words(refusal, request.localizer.gettext)
+        error = N_("The provider refuses the credentials: {wait}")
+        if not refusal.was_asked:
+            error = N_("The provider could not be asked, so nothing was checked: {wait}")
+        return await show_page(request, 409, {"check": error}, text)
     return render.see_other(request, f"{PLACE}/{account_id}?done=accepted")
 
 

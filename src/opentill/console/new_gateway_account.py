@@ -11,16 +11,18 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from opentill import merchants, people
-from opentill.console import credential_fields
+from opentill.console import credential_fields, encrypted_secrets
 from opentill.console.credential_fields import CredentialField
 from opentill.console.gateway_account import REASON, about_account, find_account
 from opentill.console.gateway_accounts import PLACE, account_choices
 from opentill.console.gateway_tests import find_merchant_id
 from opentill.core.errors import Invalid, KeyReused, NotFound
+from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.gateways import Gateway, accounts
+from opentill.gateways.account import LIVE_PREFIX, TEST_PREFIX
 from opentill.gateways.account_modes import mode_of_credentials
-from opentill.gateways.accounts import NewAccount
+from opentill.gateways.accounts import NewAccount, Problem
 from opentill.gateways.accounts.model import MAX_LABEL
 from opentill.portal import form_ids, identity_proof, render
 from opentill.portal.model import Page
@@ -28,6 +30,7 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _FIELDS: Final = ("label", "merchant", "mode")
+_SUFFIX: Final = "suffix"  # the hidden field with the account's id after its prefix
 # Field of the service → field of the form, and its error text.
 _ERRORS: Final[Mapping[str, tuple[str, str]]] = {
     "label": (
@@ -67,12 +70,15 @@ async def _form(
     errors: Mapping[str, str] | None = None,
     wait: str = "",
     *,
-    is_refused: bool = False,
+    problem: Problem | None = None,
 ) -> Response:
     entered = credential_fields.defaults_of(gateway, request.app.settings)
     if values is not None:
         entered = dict(values)
-    fields = credential_fields.fields_of(gateway, entered)
+    encrypted = encrypted_secrets.encrypt(request, entered, gateway, next(iter(errors or {}), ""))
+    kept_names = encrypted_secrets.read(request, encrypted, gateway)
+    fields = credential_fields.fields_of(gateway, entered, kept_names)
+    suffix = entered.get(_SUFFIX, "") or new_id(LIVE_PREFIX).partition("_")[2]
     return render.page(
         request,
         "gateway_account_new.html",
@@ -82,11 +88,25 @@ async def _form(
         values={name: entered.get(name, "") for name in _FIELDS},
         chooses_mode=mode_of_credentials(gateway, {}) is None and gateway != "stripe",
         opens_more=_needs_more(fields, values or {}, errors or {}),
-        is_refused=is_refused,
+        is_refused=problem is not None,
+        unreached=_unreached(request, problem),
+        encrypted=encrypted,
+        suffix=suffix,
+        callbacks=[
+            f"{request.app.settings.public_url}/gateways/{gateway}/{prefix}_{suffix}/callback"
+            for prefix in (LIVE_PREFIX, TEST_PREFIX)
+        ],
         form_id=form_ids.new_form_id(),
         errors=dict(errors or {}),
         wait=wait,
     )  # fmt: skip
+
+
+def _unreached(request: PageRequest, problem: Problem | None) -> str:
+    """Return why the provider could not be asked, "" if it was."""
+    if problem is None or problem.was_asked:
+        return ""
+    return credential_fields.in_words(problem, request.localizer.gettext)
 
 
 def _needs_more(
@@ -104,10 +124,11 @@ async def confirm_form(request: PageRequest) -> Response:
 
 async def add_account(request: PageRequest) -> Response:
     """Add an account, after its provider has accepted the credentials."""
-    form = await request.form()
+    form: Mapping[str, str] = await request.form()
     gateway = form["gateway"]
     if gateway not in account_choices(request):
         return render.see_other(request, f"{PLACE}?sheet=add")
+    form = encrypted_secrets.restore(request, form, gateway)
     try:
         return await _add(request, gateway, form)
     except NotFound:
@@ -127,17 +148,25 @@ async def _add(request: PageRequest, gateway: str, form: Mapping[str, str]) -> R
         credentials=credential_fields.read(gateway, form, settings),
         merchant_id=await _read_owner(request, form.get("merchant", "").strip()),
         livemode={"live": True, "test": False}.get(form.get("mode", "")),
+        id_suffix=form.get(_SUFFIX, ""),
     )
+    gettext, is_unchecked = request.localizer.gettext, bool(form.get("unchecked"))
     if (refusal := await _check(accounts.build(new, settings), form)) is not None:
-        field, error, wait = credential_fields.explain_refusal(gateway, refusal.text, refusal.field)
-        return await _form(request, gateway, form, 409, {field: error}, wait, is_refused=True)
+        if not refusal.was_asked:
+            return await _form(request, gateway, form, 502, problem=refusal)
+        field, error, wait = credential_fields.explain_refusal(gateway, refusal, gettext)
+        return await _form(request, gateway, form, 409, {field: error}, wait, problem=refusal)
 
     async def work(tx: Tx) -> str:
-        return (await accounts.add(tx, settings, new, request.now, actor=actor)).id
+        account_id = (await accounts.add(tx, settings, new, request.now, actor=actor)).id
+        if is_unchecked:
+            await accounts.set_status(tx, account_id, "PAUSED", request.now, actor=actor)
+        return account_id
 
     account_id = await form_ids.run_once(request, work)
     await accounts.load_changes(request.app.gateways)
-    return render.see_other(request, f"{PLACE}/{account_id}?done=added")
+    done = "unchecked" if is_unchecked else "added"
+    return render.see_other(request, f"{PLACE}/{account_id}?done={done}")
 
 
 async def _refuse(
@@ -180,11 +209,14 @@ async def _credentials_form(
     errors: Mapping[str, str] | None = None,
     wait: str = "",
     *,
-    is_refused: bool = False,
+    problem: Problem | None = None,
 ) -> Response:
     async with request.app.db.connection() as tx:
         account = await find_account(request, tx)
-    fields = credential_fields.fields_of(account.gateway, values or {})
+    wrong = next(iter(errors or {}), "")
+    encrypted = encrypted_secrets.encrypt(request, values or {}, account.id, wrong)
+    kept_names = encrypted_secrets.read(request, encrypted, account.id)
+    fields = credential_fields.fields_of(account.gateway, values or {}, kept_names)
     return render.page(
         request,
         "gateway_credentials.html",
@@ -192,7 +224,9 @@ async def _credentials_form(
         account=account,
         fields=fields,
         opens_more=any(field.id in (errors or {}) for field in fields if not field.is_main),
-        is_refused=is_refused,
+        is_refused=problem is not None,
+        unreached=_unreached(request, problem),
+        encrypted=encrypted,
         errors=dict(errors or {}),
         wait=wait,
     )
@@ -205,7 +239,9 @@ async def confirm_credentials_form(request: PageRequest) -> Response:
 
 async def replace_credentials(request: PageRequest) -> Response:
     """Replace the credentials of an account, after its provider has accepted the new ones."""
-    form, settings = await request.form(), request.app.settings
+    form: Mapping[str, str] = await request.form()
+    settings, gettext = request.app.settings, request.localizer.gettext
+    form = encrypted_secrets.restore(request, form, request.ids["account"])
     actor = people.actor_of(request.login, REASON)
     async with request.app.db.connection() as tx:
         account = await find_account(request, tx)
@@ -220,10 +256,10 @@ async def replace_credentials(request: PageRequest) -> Response:
         )
         return await _credentials_form(request, form, 400, {field: error}, wait)
     if (refusal := await _check(adapter, form)) is not None:
-        field, error, wait = credential_fields.explain_refusal(
-            account.gateway, refusal.text, refusal.field
-        )
-        return await _credentials_form(request, form, 409, {field: error}, wait, is_refused=True)
+        if not refusal.was_asked:
+            return await _credentials_form(request, form, 502, problem=refusal)
+        field, error, wait = credential_fields.explain_refusal(account.gateway, refusal, gettext)
+        return await _credentials_form(request, form, 409, {field: error}, wait, problem=refusal)
 
     async def work(tx: Tx) -> None:
         await accounts.rotate(tx, settings, account.id, credentials, request.now, actor=actor)
@@ -239,7 +275,7 @@ _ADD: Final = Page(
     f"{PLACE}/add",
     "deployment.manage",
     add_account,
-    fields=("gateway", *_FIELDS),
+    fields=("gateway", _SUFFIX, *_FIELDS),
     proves=N_("Add a gateway account"),
 )
 _REPLACE: Final = Page(

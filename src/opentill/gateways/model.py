@@ -348,12 +348,21 @@ class Captures(Expires, Protocol):
     capture_ms: int  # how long after the end of an order a payment may still be taken
 
 
+class NotChecked(str):
+    """Why a provider could not be asked: nothing is known about the credentials."""
+
+    __slots__ = ()
+
+
 @runtime_checkable
 class Checks(Protocol):
     """Implemented by adapters that can test whether the provider accepts their account."""
 
     async def check(self) -> str | None:
-        """Send a query without side effects; return the problem and its remedy, or None."""
+        """Send a query without side effects; return the problem and its remedy, or None.
+
+        The problem is ``NotChecked`` if the provider gave no usable response.
+        """
         ...
 
 

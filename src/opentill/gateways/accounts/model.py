@@ -79,6 +79,8 @@ class NewAccount(msgspec.Struct, frozen=True, kw_only=True):
     gateway: str
     label: str
     credentials: Mapping[str, str]
+    # The id after its prefix, so that its callback address is known before; "" for a new one.
+    id_suffix: str = ""
     merchant_id: str | None = None
     livemode: bool | None = None  # None: as the credentials say
     methods: str = ""
@@ -97,10 +99,13 @@ class Problem(msgspec.Struct, frozen=True):
     """Why a provider does not accept an account.
 
     ``field`` is the credential that the provider's response is about, "" if it names none.
+    ``was_asked``: False if the provider gave no usable response, so nothing was checked.
     """
 
     text: str
     field: str = ""
+    was_asked: bool = True
+    reported: str = ""  # the text of the adapter, which names variables of the environment
 
 
 class NewRow(msgspec.Struct, frozen=True, kw_only=True):

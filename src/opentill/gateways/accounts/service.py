@@ -7,7 +7,7 @@ transaction.
 import re
 import time
 from collections.abc import Container, Iterable, Mapping
-from typing import Final
+from typing import Final, Literal
 
 import asyncpg
 import msgspec
@@ -40,7 +40,7 @@ from opentill.gateways.accounts.model import (
     Problem,
     StoredAccount,
 )
-from opentill.gateways.model import Checks, Gateway
+from opentill.gateways.model import Checks, Gateway, NotChecked
 from opentill.merchants import Actor
 
 OVERLAP_MS: Final = 86_400_000  # how long old credentials verify callbacks after a rotation
@@ -108,7 +108,9 @@ async def check(adapter: Gateway) -> Problem | None:
     # Adapters name the variables of the environment's account.
     variable = _VARIABLE.search(problem)
     text = _VARIABLE.sub(lambda match: match[1].lower(), problem)
-    return Problem(text, "" if variable is None else variable[1].lower())
+    if isinstance(problem, NotChecked):
+        return Problem(text, was_asked=False, reported=problem)
+    return Problem(text, "" if variable is None else variable[1].lower(), reported=problem)
 
 
 async def add(
@@ -121,7 +123,10 @@ async def add(
     await _check_label_is_free(tx, label)
     if new.merchant_id is not None:
         await merchants.find(tx, new.merchant_id)
-    account_id = new_id(LIVE_PREFIX if livemode else TEST_PREFIX)
+    prefix: Literal["ga", "gat"] = LIVE_PREFIX if livemode else TEST_PREFIX
+    account_id = f"{prefix}_{new.id_suffix}" if new.id_suffix else new_id(prefix)
+    if not is_id(account_id):
+        raise Invalid("id", "id must be one that OpenTill has proposed")
     row = NewRow(
         id=account_id,
         gateway=new.gateway,

@@ -27,6 +27,7 @@ from opentill.gateways.model import (
     GatewayPaymentEvent,
     GatewayRefundEvent,
     Method,
+    NotChecked,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -314,7 +315,7 @@ class AlipayGateway:
         response = await self._call(_QUERY, "check", {"out_trade_no": new_id("att")})
         reply = response.value
         if reply is None:
-            return f"alipay: {options.url} gave no usable response to a query ({response.reason})"
+            return NotChecked(f"{options.url} gave no usable response: {response.reason}")
         if reply.is_success or reply.sub_code == wire.NO_TRADE:
             return None
         remedy = _REMEDIES.get(reply.sub_code, "")

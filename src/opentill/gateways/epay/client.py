@@ -26,6 +26,7 @@ from opentill.gateways.model import (
     GatewayEvent,
     GatewayPaymentEvent,
     Method,
+    NotChecked,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -333,9 +334,9 @@ class EpayGateway:
                 " OPENTILL_GATEWAY_EPAY_PID and OPENTILL_GATEWAY_EPAY_KEY"
             )
         if isinstance(reply, _NoReply):
-            return (
-                f"{self._options.url} does not respond to a query of an order ({reply.reason}):"
-                " correct OPENTILL_GATEWAY_EPAY_URL, or wait until it does"
+            return NotChecked(
+                f"{self._options.url} gave no usable response: {reply.reason}. If this stays,"
+                " correct OPENTILL_GATEWAY_EPAY_URL"
             )
         if not reply.is_unknown_order:
             return (

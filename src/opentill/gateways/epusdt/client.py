@@ -24,6 +24,7 @@ from opentill.gateways.model import (
     GatewayEvent,
     GatewayPaymentEvent,
     Method,
+    NotChecked,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -198,9 +199,9 @@ class EpusdtGateway:
             reply = await self._post(_CANCEL, {"trade_id": _PROBE})
         url = self._options.url
         if isinstance(reply, _NoReply):
-            return (
-                f"{url} does not respond as such a server ({reply.reason}): correct {_VARIABLES}URL"
-                f" or {_VARIABLES}SERVER, or wait until it does"
+            return NotChecked(
+                f"{url} gave no usable response: {reply.reason}. If this stays, correct"
+                f" {_VARIABLES}URL or {_VARIABLES}SERVER"
             )
         if reply.is_wrong_signature:
             return f"{url} refuses the token ({reply.summary}): correct {_VARIABLES}TOKEN"

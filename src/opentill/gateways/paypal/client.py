@@ -18,6 +18,7 @@ from opentill.gateways.model import (
     BadCallback,
     GatewayEvent,
     Method,
+    NotChecked,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -408,7 +409,7 @@ class PayPalGateway:
                     f"{options.url} refuses the credentials: correct {prefix}CLIENT_ID and"
                     f" {prefix}CLIENT_SECRET, which are those of one app, or {prefix}URL"
                 )
-            return f"{options.url} cannot be asked: {reply.reason}"
+            return NotChecked(f"{options.url} gave no usable response: {reply.reason}")
         if not reply.is_success:
             return (
                 f"{options.url} does not know the webhook ({reply.error.code}): correct"

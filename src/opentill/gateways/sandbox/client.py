@@ -18,6 +18,7 @@ from opentill.gateways.model import (
     BadCallback,
     GatewayEvent,
     Method,
+    NotChecked,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -134,6 +135,8 @@ class SandboxGateway:
             return None
         if "HTTP 401" in response.reason:
             return f"OPENTILL_SANDBOX_SECRET differs from that of the bank at {self._url}"
+        if response.status in ("UNREACHABLE", "UNKNOWN"):
+            return NotChecked(f"{self._url} gave no usable response: {response.reason}")
         return f"{self._url} does not accept this account ({response.reason})"
 
     async def settlement_report(

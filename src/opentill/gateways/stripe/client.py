@@ -20,6 +20,7 @@ from opentill.gateways.model import (
     GatewayEvent,
     GatewayRefundEvent,
     Method,
+    NotChecked,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -146,6 +147,8 @@ class StripeGateway:
         )
         if response.value is not None:
             return None
+        if response.status in ("UNREACHABLE", "UNKNOWN"):
+            return NotChecked(f"Stripe gave no usable response: {response.reason}")
         return (
             f"Stripe does not accept the key ({response.reason}): correct"
             " OPENTILL_GATEWAY_STRIPE_SECRET_KEY, or allow it to read and write Checkout Sessions"

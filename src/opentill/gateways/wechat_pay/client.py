@@ -19,6 +19,7 @@ from opentill.gateways.model import (
     BadCallback,
     GatewayEvent,
     Method,
+    NotChecked,
     PaymentOutcome,
     PaymentRequest,
     PaymentStatus,
@@ -274,7 +275,7 @@ class WeChatPayGateway:
                     f"{options.url}: {reply.reason}. If this stays, correct {prefix}API_V3_KEY, or"
                     f" {prefix}PUBLIC_KEY and {prefix}PUBLIC_KEY_ID"
                 )
-            return f"{options.url} cannot be asked: {reply.reason}"
+            return NotChecked(f"{options.url} gave no usable response: {reply.reason}")
         if not reply.is_success and reply.error.code in wire.NO_ORDER:
             return None
         return f"{options.url} responds to a query of an unknown order with {reply.error.summary}"
