@@ -70,10 +70,12 @@ def _collect_problems(page: Page, host: str) -> list[str]:
     return problems
 
 
-async def test_every_page_is_readable_and_fits_the_window(browser: Browser, host: str) -> None:
+async def test_every_page_is_readable_and_fits_the_window(
+    layout_browser: Browser, host: str
+) -> None:
     # Each page is loaded once for all sizes and schemes. Reduced motion switches off color
     # transitions, so that no color is changing while a page is checked.
-    context = await browser.new_context(reduced_motion="reduce")
+    context = await layout_browser.new_context(reduced_motion="reduce")
     page = await context.new_page()
     problems = _collect_problems(page, host)
     results: list[tuple[object, ...]] = []
@@ -102,9 +104,9 @@ async def check_display(page: Page, scheme: Scheme, width: int, height: int, lab
 
 @pytest.mark.parametrize("language", [name for name in offered("customer") if name != "en"])
 async def test_every_language_fits_on_a_phone(
-    browser: Browser, host: str, language: Language
+    layout_browser: Browser, host: str, language: Language
 ) -> None:
-    context = await browser.new_context(viewport={"width": 320, "height": 568})
+    context = await layout_browser.new_context(viewport={"width": 320, "height": 568})
     page = await context.new_page()
     problems = _collect_problems(page, host)
     for name in render_pages(Localizer("customer", language)):

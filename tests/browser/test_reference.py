@@ -1,6 +1,7 @@
 """The API reference can be read, searched, copied from and tried in a browser."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import pytest
@@ -27,9 +28,9 @@ def docs(page_server: Starlette) -> str:
     return f"{page_server.state.settings.public_url}/docs"
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def page(browser: Browser, docs: str) -> AsyncIterator[Page]:
-    """A page. The test fails on any console message and any request to another host."""
+@asynccontextmanager
+async def _open_page(browser: Browser, docs: str) -> AsyncIterator[Page]:
+    """Open a page; fail on any console message and any request to another host."""
     context = await browser.new_context(reduced_motion="reduce")
     await context.grant_permissions(["clipboard-read", "clipboard-write"])
     tab = await context.new_page()
@@ -43,6 +44,13 @@ async def page(browser: Browser, docs: str) -> AsyncIterator[Page]:
     assert [text for text in problems if "404 (Not Found)" not in text] == []
 
 
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(browser: Browser, docs: str) -> AsyncIterator[Page]:
+    """A page. The test fails on any console message and any request to another host."""
+    async with _open_page(browser, docs) as tab:
+        yield tab
+
+
 async def _create_key(page_server: Starlette) -> str:
     async def create(tx: Any) -> merchants.NewKey:
         merchant = await merchants.create(tx, name="Harbour Books", now=now_ms())
@@ -53,16 +61,19 @@ async def _create_key(page_server: Starlette) -> str:
     return new_key.key
 
 
-async def test_every_kind_of_page_is_readable_and_fits_the_window(page: Page, docs: str) -> None:
+async def test_every_kind_of_page_is_readable_and_fits_the_window(
+    layout_browser: Browser, docs: str
+) -> None:
     problems: list[object] = []
-    for path in PATHS:
-        await page.goto(docs + path)
-        for boxes in (".contents > details", "details.trial, details.failures"):
-            await page.eval_on_selector_all(
-                boxes, "all => all.forEach(details => details.open = true)"
-            )
-        problems += await problems_on_all_displays(page)
-        problems += [(path, problem) for problem in await layout_problems(page)]
+    async with _open_page(layout_browser, docs) as page:
+        for path in PATHS:
+            await page.goto(docs + path)
+            for boxes in (".contents > details", "details.trial, details.failures"):
+                await page.eval_on_selector_all(
+                    boxes, "all => all.forEach(details => details.open = true)"
+                )
+            problems += await problems_on_all_displays(page)
+            problems += [(path, problem) for problem in await layout_problems(page)]
     assert problems == []
 
 

@@ -38,8 +38,10 @@ FIND_BROKEN_WORDS: Final = """() => {
 }"""
 
 
-async def test_no_word_breaks_or_overflows_at_twice_the_text_size(browser: Browser) -> None:
-    page = await browser.new_page()
+async def test_no_word_breaks_or_overflows_at_twice_the_text_size(
+    layout_browser: Browser,
+) -> None:
+    page = await layout_browser.new_page()
 
     async def fulfill(route: Route) -> None:
         path = urlsplit(route.request.url).path
