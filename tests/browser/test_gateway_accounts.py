@@ -136,7 +136,7 @@ async def add_account(page: Page, url: str, rail: Rail, label: str) -> str:
     """Choose the gateway and paste the credentials, at first with a wrong one; return the id."""
     await page.goto(f"{url}/console/gateway-accounts")
     # The drawer is no action.
-    await page.get_by_role("button", name="Add an account").click()
+    await page.get_by_role("link", name="Add an account").click()
     # 1. Choose the gateway.
     await page.get_by_role("link", name=rail.name, exact=True).click()
     # 2. Paste the credentials.

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 async def add_account(page: Page, url: str, chain: Ganache) -> str:
     """Choose the gateway and enter the settings, at first with wrong ones; return the id."""
     await page.goto(f"{url}/console/gateway-accounts")
-    await page.get_by_role("button", name="Add an account").click()
+    await page.get_by_role("link", name="Add an account").click()
     await page.get_by_role("link", name="USDT and USDC", exact=True).click()
     await page.get_by_label("Label").fill("Local chain")
     await page.get_by_text("Other settings").click()

@@ -246,9 +246,9 @@ def test_a_new_account_is_tested_by_a_payment_that_only_it_takes(site: AccountsS
 def test_a_gateway_that_cannot_have_accounts_leads_to_the_choice(site: AccountsSite) -> None:
     for gateway in ("manual", "nope", ""):
         page = site.admin.get(f"{ACCOUNTS}/new?gateway={gateway}")
-        assert page.headers["location"] == f"{ACCOUNTS}?sheet=add"
+        assert page.headers["location"] == f"{ACCOUNTS}#add"
     refused = site.admin.post(f"{ACCOUNTS}/add", site.form("X", gateway="manual"))
-    assert refused.headers["location"] == f"{ACCOUNTS}?sheet=add"
+    assert refused.headers["location"] == f"{ACCOUNTS}#add"
     assert f'href="{ACCOUNTS}/new?gateway=alipay"' in site.admin.get(ACCOUNTS).text
 
 

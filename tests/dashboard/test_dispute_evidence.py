@@ -34,7 +34,7 @@ def test_a_file_is_removed_by_a_button_until_the_dispute_is_contested(shop: Shop
     upload(ada, f"{path}/evidence", PDF, "right.pdf")
     page = ada.get(path)
     assert "right.pdf" in text_of(page.text.partition('id="contest"')[0])
-    assert "You have added no file yet." not in page.text
+    assert "add at least one file." not in page.text
     remove = _remove_path(page.text)
     ada.post(f"{path}/response", {"response": "CONTESTED"})
     page = ada.get(path)
@@ -136,7 +136,7 @@ def test_a_lost_dispute_is_explained_on_the_payment_and_nothing_was_attached(sho
     assert "What was sold?" in html
     assert all(f'<div class="field of-{kind}">' in form for kind in ("goods", "service"))
     assert 'popovertarget="submit-response"' in buttons[1]
-    assert "Submit the response?" in text_of(form)
+    assert "Contest the dispute?" in text_of(form)
     decide(shop, dispute, "lost")
     assert "Attached automatically" not in ada.get(path).text
     page = ada.get(f"/dashboard/{shop.id}/payments/{dispute.order_id}")

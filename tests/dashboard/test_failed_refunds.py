@@ -53,10 +53,11 @@ def test_a_failed_refund_needs_attention_until_it_is_marked_as_handled(shop: Sho
     refund_id = _refund(shop, order, "4.00", "REFUSED")
     home, path = f"/dashboard/{shop.id}/", f"/dashboard/{shop.id}/payments/{order}"
     assert "1 refund failed: the customer has not got the money" in text_of(ada.get(home))
-    assert f'href="{home}payments?status=REFUND_FAILED"' in ada.get(home).text
-    assert "Payments 1 Needs attention" in text_of(ada.get(path))  # in the menu
+    # A notice of one leads to its payment.
+    assert f'<a href="{path}">1 refund failed' in ada.get(home).text
+    assert "Payments 1 Failed refunds" in text_of(ada.get(path))  # in the menu
     viewer = create_person(shop.api_server, shop.id, "viewer")
-    assert "Needs attention" not in menu_of(viewer.get(path).text)  # who can do nothing about it
+    assert "Failed refunds" not in menu_of(viewer.get(path).text)  # who can do nothing about it
     page = text_of(ada.get(path))
     assert "The refund of $4.00 failed" in page
     assert "The customer did not get the money." in page
@@ -66,7 +67,7 @@ def test_a_failed_refund_needs_attention_until_it_is_marked_as_handled(shop: Sho
     incomplete, missing = ada.post(f"{path}/notes", {}), ada.get(f"{home}payments/order_0")
     assert (incomplete.status_code, missing.status_code) == (400, 404)
     for response in (refusal, incomplete, missing, ada.get("/security")):
-        assert "Payments 1 Needs attention" in text_of(menu_of(response.text)), response.url
+        assert "Payments 1 Failed refunds" in text_of(menu_of(response.text)), response.url
     for _ in range(2):  # a double click
         response = ada.post(f"{path}/refunds/{refund_id}/handled", form | {"how": "bank transfer"})
         assert response.headers["location"] == f"{path}?handled=1"

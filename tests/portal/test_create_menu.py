@@ -59,7 +59,7 @@ def test_members_create_what_their_role_may(shop: Shop) -> None:
             "admin",
             (
                 "Merchant, Payout run, Upload a bank report, Compare a settlement report, "
-                "Gateway account, Routing rule, Exchange rate, Invite a colleague"
+                "Routing rule, Exchange rate, Invite a colleague"
             ),
         ),
         ("finance", "Payout run, Upload a bank report, Compare a settlement report, Exchange rate"),

@@ -49,6 +49,12 @@ MOVES: Final = (
     Move("prepay", "available", +1, "FREEZE", "available", "prepaid", "zero"),
     Move("unprepay", "available", +1, "UNFREEZE", "prepaid", "available", "reserved fees"),
 )
+# The nouns of the other kinds, for the descriptions of their entries.
+_NOUNS: Final[dict[Kind, str]] = {
+    "freeze": "Hold",
+    "unfreeze": "Release",
+    "correct": "Correction",
+}
 # Descriptions of the entries of the prepaid balance; merchants make some of them themselves.
 _PREPAID_TEXTS: Final[dict[Kind, str]] = {
     "topup": "Prepaid balance topped up",
@@ -122,7 +128,9 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
         """The posting of the adjustment."""
         move, amount = self.move, abs(self.amount_minor)
         suffix = f" for {self.order_id}" if self.order_id else ""
-        text = _PREPAID_TEXTS.get(self.kind, f"{self.kind.capitalize()} by the operator{suffix}")
+        text = _PREPAID_TEXTS.get(self.kind) or (
+            f"{_NOUNS.get(self.kind, self.kind.capitalize())} by the operator{suffix}"
+        )
         return Movement(move.posting, move.source, move.target, amount, "operator", self.id, text)
 
 

@@ -143,7 +143,8 @@ async def _factor(
     return render.page(
         request, "factor.html", status, scripts=True, options=options,
         security=security, next=goal, email=login.email, errors=errors or {}, wait=wait,
-        by_recovery=by_recovery or not has_other,
+        by_recovery=by_recovery or not has_other, for_staff=login.staff_role is not None,
+        contact=request.app.settings.public_contact,
     )  # fmt: skip
 
 

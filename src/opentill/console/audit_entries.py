@@ -146,7 +146,7 @@ ACTION: Final[Mapping[str, str]] = {
     "refunds record": N_("Refund at the gateway recorded"),
     "refunds reversed": N_("Refund reversed"),
     "secret-key replace": N_("Encryption key replaced"),
-    "sessions end": N_("Checkout session expired"),
+    "sessions end": N_("Checkout session ended"),
     "sessions open": N_("Checkout session created"),
     "webhooks add": N_("Webhook endpoint added"),
     "webhooks disable": N_("Webhook endpoint disabled"),

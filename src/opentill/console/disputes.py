@@ -87,6 +87,7 @@ async def list_disputes(request: PageRequest) -> Response:
         choices=[(name, request.localizer.gettext(DISPUTE_CHOICE[name])) for name in _CHOICES],
         choice=choice,
         soon=SOON_MS,
+        decides=request.may("disputes.decide"),
         by_deadline=query.due is not None,
         this_month=next(iter(this_month), None),
         days=days,

@@ -163,6 +163,12 @@ class FigureTexts:
             for currency in self._currencies
         ]
 
+    def _volume_name(self, currency: str) -> str:
+        """Return the name of a volume, with its currency if there are several."""
+        if len(self._currencies) == 1:
+            return N_("Volume")
+        return str(self._localizer.gettext(N_("Volume in {currency}"), currency=currency))
+
     def headlines(self) -> list[Headline]:
         """Return the volume of each currency, the number of payments and the success rate."""
         localizer, attempts = self._localizer, self._attempts_by_day()
@@ -181,7 +187,7 @@ class FigureTexts:
             minors, earlier = self._volume_by_day(currency), volumes_before.get(currency, 0)
             result.append(
                 Headline(
-                    N_("Volume"),
+                    self._volume_name(currency),
                     amount(volumes[currency], currency),
                     self._compared(amount(earlier, currency)),
                     change(volumes[currency], earlier),

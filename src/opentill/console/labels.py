@@ -84,7 +84,7 @@ ABOUT_REPORT: Final = {
 ABOUT_STAFF_ROLE: Final = {
     "admin": N_("Full access, including people and terms."),
     "finance": N_("Payouts, balances, exchange rates and approvals."),
-    "support": N_("Can view the merchants’ pages and decide disputes."),
+    "support": N_("Can view the merchants’ pages, refund payments and decide disputes."),
     "auditor": N_("Can view everything."),
 }
 ACCOUNT: Final = {
@@ -228,8 +228,8 @@ PAYMENT_ACTION: Final = {
     "refund-done": N_("End a refund as done"),
     "refund-failed": N_("End a refund as failed"),
     "refund-reversed": N_("Reverse a refund"),
-    "refund-handled": N_("Mark a failed refund as handled"),
-    "given-back": N_("Second payment refunded"),
+    "refund-handled": N_("Mark as handled"),
+    "given-back": N_("Mark the second payment as refunded"),
     "dispute-open": N_("Open a dispute"),
     "notify": N_("Send the Epay notification again"),
 }

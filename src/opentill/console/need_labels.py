@@ -60,8 +60,8 @@ NEED_TEXT: Final = {
         "record here what you did."
     ),
     "duplicates": N_(
-        "Customers paid the same order twice, and the second payment was not refunded within an "
-        "hour."
+        "Customers paid the same order twice, and the second payment was not refunded: the gateway "
+        "refused to, or has not reported it within an hour."
     ),
     "paid_twice": N_(
         "Two orders with the same out_trade_no are paid, because the payment of an older one "

@@ -4,7 +4,7 @@ A kind is a row of ``NEEDS``. It has a list here or another page of the console.
 bounded and reads an index, however many orders there are.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -21,7 +21,7 @@ from opentill import (
     webhooks,
 )
 from opentill.console import need_counts
-from opentill.console.labels import DISPUTE_RESPONSE_TEXT
+from opentill.console.labels import DISPUTE_DECISION, DISPUTE_RESPONSE_TEXT, PAYMENT_ACTION
 from opentill.console.need_columns import (
     OF_ENDPOINTS,
     OF_NOTICES,
@@ -39,13 +39,13 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.orders import OrderCustomer
 from opentill.orders import jobs as order_jobs
-from opentill.people import Permission
+from opentill.people import Permission, command_permission
 from opentill.portal import render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.refunds import jobs as refund_jobs
 from opentill.web import dispute_reasons, refund_failures
-from opentill.web.translations import translate
+from opentill.web.translations import N_, translate
 
 MOST: Final = need_counts.MOST  # the list shows at most this many items of a kind
 _HOUR_MS: Final = 3_600_000
@@ -76,6 +76,18 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         if self.page.startswith(("/payments/", "/disputes/", "/payouts/")):
             return CONSOLE_PATH + self.page
         return f"/dashboard/{self.merchant_id}{self.page}"
+
+
+class RowAction(msgspec.Struct, frozen=True):
+    """A link of each row of a list: it opens a form of the item's page."""
+
+    name: str
+    sheet: str  # the id of the form's sheet, in which "*" stands for the id of the item's subject
+    command: str  # whose permission the form needs
+
+    def sheet_of(self, item: Item) -> str:
+        """Return the id of the sheet on the page of an item."""
+        return self.sheet.replace("*", item.subject)
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
@@ -271,6 +283,25 @@ async def _paid_twice(tx: Tx, now: int) -> list[Item]:
     ]
 
 
+# By the names of kinds. A row's link opens the form, which the page of the item has as well.
+_ROW_ACTIONS: Final[Mapping[str, tuple[RowAction, ...]]] = {
+    "responses": (RowAction(N_("Mark as forwarded"), "forwarded", "disputes win"),),
+    "disputes": (
+        RowAction(DISPUTE_DECISION["dispute-won"], "dispute-won", "disputes win"),
+        RowAction(DISPUTE_DECISION["dispute-lost"], "dispute-lost", "disputes lose"),
+    ),
+    "duplicates": (RowAction(PAYMENT_ACTION["given-back"], "given-back-*", "orders given-back"),),
+    "failed_refunds": (RowAction(N_("Mark as handled"), "refund-handled-*", "refunds handled"),),
+    "refunds": (
+        RowAction(PAYMENT_ACTION["refund-done"], "refund-done-*", "refunds done"),
+        RowAction(PAYMENT_ACTION["refund-failed"], "refund-failed-*", "refunds failed"),
+    ),
+    "stuck": (
+        RowAction(PAYMENT_ACTION["confirm"], "confirm", "orders confirm"),
+        RowAction(PAYMENT_ACTION["revoke"], "revoke", "orders revoke"),
+    ),
+    "notices": (RowAction(PAYMENT_ACTION["notify"], "notify", "epay resend"),),
+}
 NEEDS: Final = (
     Need(
         name="applications",
@@ -418,6 +449,11 @@ async def _list_items(request: PageRequest, need: Need) -> Response:
             (column.name, (column.heading(need.name), column.kind)) for column in need.columns
         ],
         items=items,
+        actions=[
+            action
+            for action in _ROW_ACTIONS.get(need.name, ())
+            if request.may(command_permission(action.command))
+        ],
         names=names,
         customers=customers,
         zone=ZONE,

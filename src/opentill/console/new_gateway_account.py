@@ -46,7 +46,7 @@ async def show_form(request: PageRequest) -> Response:
     """Show the form of a gateway; without one, the list to choose from."""
     gateway = request.query.get("gateway", "")
     if gateway not in account_choices(request):
-        return render.see_other(request, f"{PLACE}?sheet=add")
+        return render.see_other(request, f"{PLACE}#add")
     return await _require_proof(request, _ADD, PLACE) or await _form(request, gateway)
 
 
@@ -127,7 +127,7 @@ async def add_account(request: PageRequest) -> Response:
     form: Mapping[str, str] = await request.form()
     gateway = form["gateway"]
     if gateway not in account_choices(request):
-        return render.see_other(request, f"{PLACE}?sheet=add")
+        return render.see_other(request, f"{PLACE}#add")
     form = encrypted_secrets.restore(request, form, gateway)
     try:
         return await _add(request, gateway, form)

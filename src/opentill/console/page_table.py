@@ -111,7 +111,6 @@ CREATIONS: Final = (
     Creation(N_("Payout run"), "/payout-runs?sheet=begin", "payouts.manage"),
     Creation(N_("Upload a bank report"), "/payout-runs?sheet=bank", "payouts.manage"),
     Creation(N_("Compare a settlement report"), "/reconciliation?sheet=compare", "balance.adjust"),
-    Creation(N_("Gateway account"), "/gateway-accounts?sheet=add", "deployment.manage"),
     Creation(N_("Routing rule"), "/routing-rules?sheet=add", "deployment.manage"),
     Creation(N_("Exchange rate"), "/rates?sheet=set", "rates.manage"),
     Creation(N_("Invite a colleague"), "/people?sheet=invite", "people.manage"),

@@ -107,8 +107,9 @@ async def _list_page(
         ],
         values={
             name: (values or {"reference": _propose_reference(request, runs)}).get(name, "")
-            for name in _FIELDS
+            for name in (*_FIELDS, "file")
         },
+        forms=payouts.FORMS,
         errors=errors or {},
         report_example=_REPORT_EXAMPLE,
         zone=ZONE,
@@ -143,9 +144,12 @@ async def _find_reported(
 
 
 async def start_run(request: PageRequest) -> Response:
-    """Start a run, or continue the run that has the same reference."""
+    """Start a run, or continue the run that has the same reference.
+
+    If the form asks for the bank file too, and the person may take it, its download begins.
+    """
     form = await request.form()
-    values = {name: form.get(name, "").strip() for name in _FIELDS}
+    values = {name: form.get(name, "").strip() for name in (*_FIELDS, "file")}
     actor = people.actor_of(request.login, values["reason"])
     try:
         run_request = RunRequest(
@@ -162,7 +166,16 @@ async def start_run(request: PageRequest) -> Response:
         field = str(problem.field)
         shown_at = "currency" if field == "due" else field
         return await _list_page(request, 400, {shown_at: RUN_ERROR[field]}, values)
-    return await _create_payouts(request, run)
+    response = await _create_payouts(request, run)
+    file_format: payouts.Form | None = next(
+        (each for each in payouts.FORMS if each == values["file"]), None
+    )
+    if file_format is None:
+        return response
+    try:
+        return await _send(request, run.id, file_format)
+    except Invalid:  # its payouts are not complete, or somebody else takes the file: the page says
+        return response
 
 
 async def continue_run(request: PageRequest) -> Response:
@@ -238,19 +251,24 @@ async def _file_error(tx: Tx, request: PageRequest, run_id: str) -> str:
 async def send_run(request: PageRequest) -> Response:
     """Mark a run as sent, and show its page, which begins the download. Raises NotFound."""
     form = await request.form()
-    app, run_id = request.app, request.ids["run"]
     file_format: payouts.Form = "csv" if form.get("form") == "csv" else "xml"
-    actor = people.actor_of(request.login, "taken in the console, for the bank")
     try:
-        file_request = payouts.FileRequest(file_format, actor, app.settings.approval_above)
-        await app.db.read(
-            lambda tx: approvals.check_run_taker(
-                tx, run_id, file_request, approver(request), request.now
-            )
-        )
-        await payouts.send_run(app.db, run_id, file_request, app.settings.secret_key, request.now)
+        return await _send(request, request.ids["run"], file_format)
     except Invalid as problem:
         return await _run_page(request, 400, {"form": RUN_FILE_ERROR[str(problem.field)]})
+
+
+async def _send(request: PageRequest, run_id: str, file_format: payouts.Form) -> Response:
+    """Mark a run as sent, and show its page. Raises Invalid if this person may not."""
+    app = request.app
+    actor = people.actor_of(request.login, "taken in the console, for the bank")
+    file_request = payouts.FileRequest(file_format, actor, app.settings.approval_above)
+    await app.db.read(
+        lambda tx: approvals.check_run_taker(
+            tx, run_id, file_request, approver(request), request.now
+        )
+    )
+    await payouts.send_run(app.db, run_id, file_request, app.settings.secret_key, request.now)
     return render.see_other(request, f"{PLACE}/{run_id}?{_BEGINS_DOWNLOAD}=1")
 
 

@@ -55,6 +55,7 @@ async def _list_page(
         "people.html",
         status,
         staff=staff,
+        is_only_admin=sum(person.role == "admin" for person in staff) == 1,
         invitations=invitations,
         resets=resets,
         hours=request.localizer.duration(request.app.settings.factor_reset_hours * HOUR_MS),

@@ -101,6 +101,7 @@ async def _page(
         history=history,
         most=_MOST_EVENTS,
         unfinished=unfinished,
+        blocker_pages=_find_blocker_pages(request),
         money=Money,
         form_input=form_input,
         errors={f"{form_input.form}-{name}": text for name, text in form_input.errors.items()},
@@ -110,6 +111,26 @@ async def _page(
         form_id=form_ids.new_form_id,
         zone=ZONE,
     )
+
+
+def _find_blocker_pages(request: PageRequest) -> Mapping[str, str]:
+    """Return the pages where what is in the way of closing a merchant is settled, by its name."""
+    merchant_id = request.merchant_id
+    balance = f"{request.base}/dashboard/{merchant_id}/balance"
+    adjustments = request.console("merchants", merchant_id, "adjustments")
+    payments = f"{request.console('payments')}?merchant={merchant_id}"
+    return {
+        "pending": balance,
+        "available": request.console("payout-runs"),
+        "frozen": adjustments,
+        "reserve": balance,
+        "prepaid": adjustments,
+        "payments": f"{payments}&status=PENDING",
+        "refunds": payments,
+        "disputes": f"{request.console('disputes')}?status=OPEN",
+        "payouts": f"{request.console('payouts')}?merchant={merchant_id}&status=PENDING",
+        "approvals": request.console("approvals"),
+    }
 
 
 async def change_status(request: PageRequest) -> Response:

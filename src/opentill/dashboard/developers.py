@@ -10,6 +10,7 @@ from opentill import merchants, orders, webhooks
 from opentill.dashboard import developers_overview, page_helpers
 from opentill.dashboard.developers_overview import Overview
 from opentill.db.database import Tx
+from opentill.merchants import Key
 from opentill.portal import render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
@@ -19,6 +20,7 @@ from opentill.web.translations import N_
 from opentill.webhooks import DeliveryAttempt, Endpoint
 
 PLACE: Final = f"{DASHBOARD_PATH}/developers"
+_KEYS: Final = 3  # the newest API keys that are listed
 
 
 async def show(request: PageRequest) -> Response:
@@ -33,6 +35,7 @@ async def show(request: PageRequest) -> Response:
     failing = 0
     endpoint_id = delivery = key_hint = ""
     overview: Overview | None = None
+    valid_keys: list[Key] = []
     attempt: DeliveryAttempt | None = None
     async with request.app.db.connection() as tx:
         if access.may("keys.read"):
@@ -61,6 +64,7 @@ async def show(request: PageRequest) -> Response:
         samples=session_samples(api_url),
         key_hint=key_hint,
         overview=overview,
+        newest_keys=valid_keys[::-1][:_KEYS] if overview else [],
         zone=zone,
         keys=keys,
         sessions=sessions,

@@ -192,14 +192,18 @@ async def _list_todos(tx: Tx, request: PageRequest, *, has_money: bool) -> list[
     if access.may("disputes.read"):
         todo += await _unanswered_disputes(tx, request)
     if access.may("payments.read"):
-        failed_refunds = (await menu_counts.read_cases(request, tx)).failed_refunds
+        cases = await menu_counts.read_cases(request, tx)
+        failed_refunds = cases.failed_refunds
         todo.append(
             Todo(
                 N_("1 refund failed: the customer has not got the money")
                 if failed_refunds == 1
                 else N_("{number} refunds failed: the customers have not got the money"),
                 failed_refunds,
-                "/payments?status=REFUND_FAILED",
+                # A notice of one leads to its page.
+                f"/payments/{cases.refunded_order_id}"
+                if failed_refunds == 1
+                else "/payments?status=REFUND_FAILED",
                 disputes.MOST_COUNTED,
             )
         )
@@ -291,6 +295,8 @@ async def _unanswered_disputes(tx: Tx, request: PageRequest) -> list[Todo]:
         day = request.localizer.recent_date(respond_by, zone, request.now)
     text = _DISPUTES[number == 1, bool(day)]
     page, limit = "/disputes?status=TO_RESPOND", disputes.MOST_COUNTED
+    if number == 1:  # a notice of one leads to its page
+        page = f"/disputes/{cases.dispute_id}"
     return [Todo(text, number, page, limit, day, amount)]
 
 

@@ -26,7 +26,7 @@ EVENT_TYPE: Final = {
     "dispute.created": N_("Dispute opened"),
     "dispute.closed": N_("Dispute closed"),
     "checkout.completed": N_("Checkout session completed"),
-    "checkout.expired": N_("Checkout session expired"),
+    "checkout.expired": N_("Checkout session ended"),
     "payout.paid": N_("Payout paid"),
     "payout.failed": N_("Payout returned"),
     "webhook.test": N_("Test event"),

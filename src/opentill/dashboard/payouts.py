@@ -62,6 +62,7 @@ async def show(request: PageRequest) -> Response:
     return render.page(
         request,
         "payouts.html",
+        merchant=merchant,
         errors=days.errors,
         account=account,
         wait=wait,

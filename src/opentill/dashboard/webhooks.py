@@ -104,6 +104,7 @@ async def _render_endpoints(
         allows_http=request.app.outgoing.policy.allow_http,
         why_disabled=WHY_DISABLED,
         most=webhooks.MAX_ENDPOINTS,
+        test_form_id=form_ids.new_form_id,
         done=lists.choice(request, "done", ("removed",)),
         **page_values,
     )

@@ -152,11 +152,16 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitingCases(msgspec.Struct, frozen=True, kw_only=True):
-    """A merchant's open disputes without a response, their next deadline, unhandled refunds."""
+    """A merchant's open disputes without a response, their next deadline, unhandled refunds.
+
+    ``dispute_id`` is one of them, and ``refunded_order_id`` the order of one of the refunds.
+    """
 
     disputes: int
     respond_by: int | None
     failed_refunds: int
+    dispute_id: str | None = None
+    refunded_order_id: str | None = None
 
 
 class Stake(msgspec.Struct, frozen=True, kw_only=True):

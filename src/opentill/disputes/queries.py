@@ -78,16 +78,21 @@ SEARCH = Query(
 WAITING = Query(
     WaitingCases,
     """
-    select count(*) as disputes, min(respond_by) filter (where respond_by >= :now) as respond_by,
-        (select count(*) from (
-            select from refunds
+    select * from (
+        select count(*) as disputes, min(id) as dispute_id,
+            min(respond_by) filter (where respond_by >= :now) as respond_by
+        from (
+            select id, respond_by from disputes
+            where merchant_id = :merchant_id and status = 'OPEN' and response is null limit :limit
+        ) unanswered
+    ) of_disputes, (
+        select count(*) as failed_refunds, min(order_id) as refunded_order_id
+        from (
+            select order_id from refunds
             where merchant_id = :merchant_id and status = 'FAILED' and handled_at is null
             limit :limit
-        ) failed) as failed_refunds
-    from (
-        select respond_by from disputes
-        where merchant_id = :merchant_id and status = 'OPEN' and response is null limit :limit
-    ) unanswered
+        ) failed
+    ) of_refunds
     """,
 )
 # What a merchant can still lose with open disputes, by currency.

@@ -211,7 +211,10 @@ async def list_stuck(tx: Tx, now: int, limit: int) -> list[Order]:
 
 
 async def list_unreturned_duplicates(tx: Tx, until: int, limit: int) -> list[PaymentAttempt]:
-    """Return duplicate payments that arrived until a time (Unix ms) and are not sent back yet."""
+    """Return duplicate payments that are not sent back yet, the oldest first.
+
+    They arrived until a time (Unix ms), or their gateway has refused to send them back.
+    """
     return await attempt_queries.DUPLICATES.all(tx, until=until, limit=limit)
 
 

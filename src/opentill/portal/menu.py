@@ -25,6 +25,11 @@ GROUPS: Final[dict[MenuGroup, tuple[str, str]]] = {
     "system": (NC_("menu", "System"), "sliders-horizontal"),
     "settings": (N_("Settings"), "settings"),
 }
+# What waits on pages of the menu, by their paths below the portal's.
+_WAITING_FOR: Final = {
+    "/payments": N_("Failed refunds"),
+    "/disputes": N_("Disputes to respond to"),
+}
 # The lists of what needs attention: the console's home page leads to them.
 _BELOW_HOME: Final = "/needs/"
 
@@ -36,6 +41,7 @@ class MenuItem(msgspec.Struct, frozen=True):
     href: str
     is_current: bool  # whether the link leads to the current page or to one above it
     waiting: int = 0  # how much waits for the person there
+    waiting_for: str = ""  # what waits there
 
 
 class MenuSection(msgspec.Struct, frozen=True):
@@ -53,6 +59,11 @@ class MenuSection(msgspec.Struct, frozen=True):
     def is_open(self) -> bool:
         """Whether the links below are shown: one of the group's pages is the current one."""
         return any(item.is_current for item in (self.link, *self.items))
+
+    @property
+    def all_waiting_for(self) -> tuple[str, ...]:
+        """What waits for the person on the pages of the group."""
+        return tuple(item.waiting_for for item in (self.link, *self.items) if item.waiting)
 
     @property
     def waiting(self) -> int:
@@ -109,7 +120,8 @@ def _build(
                 f"{path}/" if below else f"{path}{_BELOW_HOME}"
             )
             href = f"{request.base}{path}" if below else f"{request.base}{path}/"
-            item = MenuItem(page.menu, href, is_current, request.waiting.get(below, 0))
+            waiting = request.waiting.get(below, 0)
+            item = MenuItem(page.menu, href, is_current, waiting, _WAITING_FOR.get(below, ""))
             menu.setdefault(page.group, []).append(item)
     # Only the nearest page is marked as current, and not a page above it.
     current = max(

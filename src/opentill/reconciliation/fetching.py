@@ -3,6 +3,7 @@
 import tempfile
 from typing import Final
 
+from opentill.core import times
 from opentill.core.errors import ConfigurationError, Invalid
 from opentill.core.settings import SANDBOX
 from opentill.db.clock import now_ms
@@ -12,7 +13,7 @@ from opentill.merchants import Actor
 from opentill.reconciliation.model import Result
 from opentill.reconciliation.service import Report, reconcile_file
 
-_FETCHED: Final = "fetched"  # the name of such a report in the list of files
+_FETCHED: Final = "fetched"  # begins the name of such a report in the list of files
 _DAY_MS: Final = 86_400_000
 _CLOCK_MS: Final = 1000  # business time that is so much ahead is not the bank's
 
@@ -45,7 +46,7 @@ async def reconcile_fetched(
         report = Report(
             gateway=account,
             file=file,
-            name=_FETCHED,
+            name=_name(adapter, since, last),
             since=since,
             until=last,
             whole=True,
@@ -56,6 +57,15 @@ async def reconcile_fetched(
         except Invalid as error:
             msg = f"the report cannot be used: {error.reason}"
             raise ConfigurationError(msg) from None
+
+
+def _name(adapter: Reports, since: int | None, last: int) -> str:
+    """Name a fetched report by its days, which are the provider's: "fetched, 2026-11-27"."""
+    offset = adapter.day_offset_ms if isinstance(adapter, Bills) else 0
+    days = [times.moment(at + offset).date().isoformat() for at in (since, last) if at is not None]
+    if since is None:
+        return f"{_FETCHED}, until {days[0]}"
+    return f"{_FETCHED}, {' to '.join(dict.fromkeys(days))}"
 
 
 def account_number(gateway: Gateway | None) -> str:

@@ -121,11 +121,13 @@ UNMARK_RETURN_SENT = Command(
     """,
 )
 # Duplicate payments of all merchants that are not sent back yet, the oldest first: `updated_at` is
-# when the attempt became a duplicate.
+# when the attempt became a duplicate. Those whose return the gateway has refused, which have no
+# further check, are included at once.
 DUPLICATES = Query(
     PaymentAttempt,
     """
-    select * from payment_attempts where status = 'DUPLICATE' and updated_at <= :until
+    select * from payment_attempts where status = 'DUPLICATE'
+        and (updated_at <= :until or check_at is null)
     order by updated_at, id limit :limit
     """,
 )
