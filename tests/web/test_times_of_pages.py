@@ -8,7 +8,7 @@ from babel import Locale
 from babel.dates import format_time
 
 from opentill.core import times
-from opentill.core.languages import offered
+from opentill.core.languages import Language, offered
 from opentill.web.language import Localizer, choose
 
 NOW = 1_795_788_300_000  # 2026-11-27T14:05Z
@@ -83,3 +83,24 @@ def test_values_in_texts_are_escaped_and_markup_stays() -> None:
     assert text == "&lt;b&gt; to 1 of &amp;"
     marked = english.gettext("{first} to {last} of {total}", first=text, last="", total="")
     assert marked == "&lt;b&gt; to 1 of &amp; to  of "
+
+
+@pytest.mark.parametrize(
+    ("language", "ago_ms", "text"),
+    [
+        ("en", 30_000, "30 seconds ago"),
+        ("en", 3 * 60_000, "3 minutes ago"),
+        ("en", 5 * 3_600_000, "5 hours ago"),
+        ("zh-Hans", 3 * 60_000, "3分钟前"),
+        ("en", 24 * 3_600_000, "Nov 26, 2:05 PM"),  # from a day on, the date says more
+        ("en", -60_000, "Nov 27, 2:06 PM"),  # of a clock that is ahead
+    ],
+)
+def test_the_last_use_of_something_is_told_relative_to_now(
+    language: Language, ago_ms: int, text: str
+) -> None:
+    localizer = Localizer("merchant", language)
+    element = localizer.time_element(NOW - ago_ms, UTC, NOW, relative=True)
+    shown = element.partition(">")[2].partition("<")[0]
+    assert shown.replace("\u202f", " ").replace("\u2009", " ") == text
+    assert 'title="' in element

@@ -339,11 +339,11 @@ RESERVE_STATUS: Final = {
     "RELEASED": N_("released"),
 }
 ABOUT_ROLE: Final[Mapping[MerchantRole, str]] = {
-    "owner": N_("Full access, including the team and the agreement."),
-    "finance": N_("Balance, payouts, refunds and exports."),
-    "support": N_("Payments, refunds, customers and disputes."),
-    "developer": N_("API keys, endpoints, events and Epay."),
-    "viewer": N_("Can view everything except secrets."),
+    "owner": N_("Can do everything, including team, bank account and agreement."),
+    "finance": N_("Can see balance and payouts, refund payments and export data."),
+    "support": N_("Can see payments and customers, refund payments and respond to disputes."),
+    "developer": N_("Can manage API keys, webhooks, Epay and products, and see payments."),
+    "viewer": N_("Can see everything except secrets, and change nothing."),
 }
 # What a form does for which a person must prove their identity, by the permission of its page.
 PROVED_ACTION: Final[Mapping[Allowed, str]] = {

@@ -66,6 +66,7 @@ def fragment(request: PageRequest, template: str, **values: object) -> str:
         today=times.moment(request.now).date(),
         utc=UTC,
         when=partial(localizer.time_element, now=request.now),
+        ago=partial(localizer.time_element, now=request.now, relative=True),
         asset=assets.finder(request.base),
         base=request.base,
         isolated=templates.isolated,

@@ -210,13 +210,17 @@ class Localizer:
         return self._join(day, time, "medium" if seconds else "short")
 
     def time_element(
-        self, time_ms: int, zone: tzinfo, now: int, *, seconds: bool = False
+        self, time_ms: int, zone: tzinfo, now: int, *, seconds: bool = False, relative: bool = False
     ) -> Markup:
-        """Return ``recent_moment`` as an element whose title has the year and the time zone."""
+        """Return ``recent_moment`` or, if ``relative``, how long ago, with the date as title."""
         time = times.moment(time_ms, zone)
         day = _format_day(self._locale, "yMMMEd", time.date())
         title = escape(f"{self._join(day, time, 'medium')} ({zone})")
-        text = escape(self._recent_moment(time, zone, now, seconds=seconds))
+        age = timedelta(milliseconds=now - time_ms)
+        if relative and timedelta(0) <= age < timedelta(days=1):
+            text = escape(format_timedelta(-age, add_direction=True, locale=self._locale))
+        else:
+            text = escape(self._recent_moment(time, zone, now, seconds=seconds))
         iso = times.iso(time_ms)
         html = f'<time datetime="{iso}" title="{title}">{text}</time>'
         return Markup(html)  # noqa: S704 - its texts are escaped; Markup.format is ten times slower

@@ -4,6 +4,7 @@
 
 (() => {
   const HEIGHT = matchMedia("(min-width: 70rem)").matches ? 300 : 240;
+  const MOST_LABELS = 8; // bars with their values above them
   const language = document.documentElement.lang;
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
@@ -61,6 +62,7 @@
     const { series, rows, columns } = read(figure.querySelector("table"));
     const units = [...new Set(series.map((one) => one.unit))];
     const bars = series.filter((one) => one.kind === "bars");
+    const hasLabels = bars.length === 1 && series.length === 1 && rows.length <= MOST_LABELS;
     // The last row may be a day that is not over: no line leads to its point, which is a series of its own.
     const last = rows.length - 1;
     const isOpen = last > 0 && "open" in rows[last].dataset;
@@ -80,6 +82,25 @@
         : "";
     }
 
+    // Writes the value above each bar, if all of them have room.
+    function label(self, ink) {
+      if (!hasLabels) return;
+      const { ctx, bbox } = self;
+      const texts = rows.map((row, index) => columns[0][index] > 0 ? row.cells[1].textContent.trim() : "");
+      ctx.save();
+      ctx.font = `600 ${12 * devicePixelRatio}px ${getComputedStyle(figure).fontFamily}`;
+      ctx.fillStyle = ink;
+      ctx.textAlign = "center";
+      ctx.textBaseline = "bottom";
+      if (texts.every((text) => ctx.measureText(text).width < bbox.width / rows.length)) {
+        texts.forEach((text, index) => {
+          const top = self.valToPos(columns[0][index], series[0].unit, true) - 4 * devicePixelRatio;
+          if (text) ctx.fillText(text, self.valToPos(index, "x", true), top);
+        });
+      }
+      ctx.restore();
+    }
+
     function options() {
       const style = getComputedStyle(figure);
       const color = (name) => style.getPropertyValue(name).trim();
@@ -88,7 +109,7 @@
       return {
         width: Math.max(place.clientWidth, 160),
         height: HEIGHT,
-        padding: [8, units.length > 1 ? 0 : 8, 0, 0],
+        padding: [hasLabels ? 20 : 8, units.length > 1 ? 0 : 8, 0, 0],
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
         scales: {
@@ -128,7 +149,7 @@
             return { label: "", scale: series[index].unit, stroke: paint, width: 2, points: { show: true, size: 7, fill: color("--card") } };
           }),
         ],
-        hooks: { setCursor: [(self) => show(self.cursor.idx)] },
+        hooks: { setCursor: [(self) => show(self.cursor.idx)], draw: [(self) => label(self, color("--ink"))] },
       };
     }
 
