@@ -194,6 +194,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         " UNFORWARDED",
         "deposits.queries": "CASES_OF_ATTEMPTS CLOSE_CASE OPEN_CASES",
         "epay.queries": "ALL ANY FAILED_NOTICES MAKE_NOTICES_DUE PAID_TWICE PRUNE_REQUESTS"
+        " PRUNE_SIGNATURES"
         " SKIP_NOTICES",
         "figures.brand_queries": "CLEAR DIFFER DISPUTES_OF_ALL LOCK PAYMENTS_OF_ALL RECOUNT",
         "figures.gateway_queries": "DIFFER RECOUNT",

@@ -38,6 +38,7 @@ from opentill.db.database import Db, retry_while_away
 from opentill.disputes import api as disputes_api
 from opentill.disputes import events as dispute_events
 from opentill.epay import api as epay_api
+from opentill.epay.v2 import api as epay_v2_api
 from opentill.gateways import accounts as gateway_accounts
 from opentill.http import openapi, responses, routing, schemas
 from opentill.http.caller import Caller
@@ -137,6 +138,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *routing.operation_routes((*OPERATIONS, *PEOPLE_OPERATIONS)),
     *callbacks.routes,
     *epay_api.routes(refusal.submission_refused),
+    *epay_v2_api.routes(refusal.submission_refused),
     *pages_api.routes,
     *auth_pages.routes,
     *dashboard_pages.routes,

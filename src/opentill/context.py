@@ -1,8 +1,8 @@
 """The application context: settings, database, gateways, clock."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from starlette.types import Scope
@@ -15,7 +15,22 @@ from opentill.server.export_limits import Exports
 from opentill.server.upload_limits import Uploads
 
 
-async def _no_address(_app: "App", _merchant_id: str, _order_id: str) -> str | None:
+class ReturnAddress(Protocol):
+    """Returns the URL to which the customer of a paid Epay order is sent, None if it has none.
+
+    ``at_once``: the browser is sent there now, so that a signature of the URL may expire.
+    """
+
+    async def __call__(
+        self, app: "App", merchant_id: str, order_id: str, /, *, at_once: bool = False
+    ) -> str | None:
+        """Return the URL."""
+
+
+async def _no_address(
+    _app: "App", _merchant_id: str, _order_id: str, /, *, at_once: bool = False
+) -> str | None:
+    _ = at_once
     return None
 
 
@@ -27,9 +42,7 @@ class App(msgspec.Struct, kw_only=True):
     gateways: Mapping[str, Any]
     outgoing: Outgoing  # the HTTP client for merchants' URLs
     clock: Callable[[], int]  # returns business time, Unix ms (db/clock.py)
-    # Returns the URL to which the customer of a paid Epay order is sent, or None if the order has
-    # no such URL. Its arguments are the app, the merchant's id and the order's id.
-    return_address: Callable[["App", str, str], Awaitable[str | None]] = _no_address
+    return_address: ReturnAddress = _no_address
     read_from: Db | None = None
     exports: Exports = msgspec.field(default_factory=Exports)
     uploads: Uploads = msgspec.field(default_factory=Uploads)

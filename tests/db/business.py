@@ -34,6 +34,7 @@ from opentill.mail import queries as mail_queries
 from opentill.orders.search import jobs as indexing
 from opentill.webhooks import catchup
 from opentill.webhooks.dispatch import Dispatcher
+from support.epay_v2_shop import VECTORS
 from support.statements import LISTS
 from support.webhook_harness import wait_until
 
@@ -77,15 +78,21 @@ class Business(OperatedBusiness):
         api_server.tx(lambda tx: notices.list_notices(tx, self.id))
         api_server.run(notices.return_address(self.app, self.id, order_id))
         api_server.tx(lambda tx: credentials.rotate(tx, api_server.settings, self.id, self.now))
-        self._accept_epay_v2()
+        self._use_epay_v2()
         api_server.tx(lambda tx: credentials.disable(tx, self.id, self.now))
         api_server.tx(lambda tx: epay.enable(tx, api_server.settings, self.id, self.now))
 
-    def _accept_epay_v2(self) -> None:
-        secret_key, tx = self.api_server.settings.secret_key, self.api_server.tx
-        pair = tx(lambda tx: epay.create_key_pair(tx, secret_key, self.id, self.now))
-        tx(lambda tx: epay.set_public_key(tx, self.id, pair.public_key, self.now))
-        tx(lambda tx: epay.set_versions(tx, secret_key, self.id, "BOTH", self.now))
+    def _use_epay_v2(self) -> None:
+        epay_shop = self.epay_shop
+        placed = epay_shop.create_paid()
+        epay_shop.call("pay/refund", trade_no=placed["trade_no"], money="1", out_refund_no="V2-1")
+        epay_shop.call("pay/refundquery", out_refund_no="V2-1")
+        epay_shop.call("merchant/info")
+        epay_shop.call("merchant/orders", status="1")
+        for owner in ("platform", "merchant"):
+            epay_shop.set_public_key(VECTORS[f"{owner}_public_key"])
+        epay_shop.set_versions("V2")
+        epay_shop.set_versions("BOTH")
 
     def send_events(self) -> None:
         """Create and change endpoints; list, deliver and resend events."""

@@ -31,7 +31,8 @@ from opentill.payment_links import queries as link_queries
 from opentill.refunds import jobs as refund_jobs
 from support import prepaid, world
 from support.api_server import ApiServer, Shop
-from support.epay_shop import EpayShop, Inbox
+from support.epay_shop import Inbox
+from support.epay_v2_shop import EpayV2Shop
 from support.people import TESTER
 
 DAY: Final = 86_400_000
@@ -49,7 +50,7 @@ class PaidBusiness:
         self.app = api_server.app
         self.now = api_server.app.clock() // 1000 * 1000
         api_server.app.clock = lambda: self.now
-        self.epay_shop = EpayShop(api_server, inbox, reserve_rate=world.Decimal("0.1"))
+        self.epay_shop = EpayV2Shop(api_server, inbox, reserve_rate=world.Decimal("0.1"))
         self.shop: Shop = self.epay_shop.shop
         self.id = self.shop.id
         examiner.merchant = self.id

@@ -182,6 +182,9 @@ CASES: Final = {
     "epay.queries.PRUNE_REQUESTS": Case(
         "epay_refunds", lambda _: {"until": LATE}, "created_at = created_at + 1", None
     ),
+    "epay.queries.PRUNE_SIGNATURES": Case(
+        "epay_signatures", lambda _: {"until": LATE}, "created_at = created_at + 1", None
+    ),
     "orders.search.queries.LOCK_HEAD": Case(
         "search_heads", by_merchant, "merchant_id = merchant_id", None
     ),
@@ -386,6 +389,12 @@ async def _fill_features(tx: Tx, merchant_id: str, order_id: str) -> None:
         "insert into epay_notifications values ($1, $2, 'WAITING', $3, 0, '', $3, $3)",
         merchant_id,
         order_id,
+        world.NOW,
+    )
+    await tx.execute(
+        "insert into epay_signatures values ($1, $2, 'pay/query', $3)",
+        merchant_id,
+        b"s" * 32,
         world.NOW,
     )
     await tx.execute(

@@ -135,7 +135,7 @@ EXPLAINED: Final = frozenset(
         # Epay is set up with these before the merchant has rows: tests/epay/test_placing_orders.py
         "epay.queries": "MERCHANT_OF_PID LIST_PID INSERT ALL SET_TYPE",
         # these are for repeated requests, and for pruning: tests/epay/test_refunds.py
-        "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS",
+        "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS PRUNE_SIGNATURES",
         # false here, because nobody pays the number: tests/epay/test_numbers_again.py
         "epay.queries   ": "IS_BEING_PAID",
         # no account has a day limit here: tests/gateways/test_day_limits.py

@@ -22,7 +22,7 @@ _numbers: Final = itertools.count(1)
 _LATIN_WORDS: Final = signature.PROTOCOL_FIELDS | frozenset("""
     alipay wxpay creditcard crypto paynow bank whatever
     epay submit mapi api php query settle order orders refund GET POST
-    CNY EUR IDR JPY HKD USD XPF http https IP ISO UTF NUL KiB
+    RSA CNY EUR IDR JPY HKD USD XPF http https IP ISO UTF NUL KiB
 """.split())  # fmt: skip
 
 

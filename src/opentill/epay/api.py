@@ -33,11 +33,11 @@ from opentill.epay.request import Request, read_request, refuse_embedded_fields
 from opentill.epay.service import EpayCaller
 from opentill.http.responses import encode, log_defect
 
-_METHODS: Final = ("GET", "POST")
-_NO_STORE: Final = {"cache-control": "no-store"}
+METHODS: Final = ("GET", "POST")
+NO_STORE: Final = {"cache-control": "no-store"}
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
 _QUALITY_ZERO: Final = re.compile(r"q=0(\.0*)?")
-_INTERNAL_ERROR: Final = "系统错误，请稍后再试"
+INTERNAL_ERROR: Final = "系统错误，请稍后再试"
 
 
 async def submit(app: App, request: Request, now: int) -> Result:
@@ -79,7 +79,8 @@ async def api(app: App, request: Request, now: int) -> Result:
 
 
 async def _refund(app: App, caller: EpayCaller, request: Request, now: int) -> Result:
-    accepted = await refunding.refund(app, caller.merchant.merchant_id, request, now)
+    requested = refunding.read_refund(request)
+    accepted = await refunding.refund(app, caller.merchant.merchant_id, request, requested, now)
     is_rainbow_server = request.get("key") and request.get("refund_no")
     return {
         "code": REFUNDED if is_rainbow_server else SUCCESS,
@@ -122,14 +123,14 @@ class _Endpoint:
             result = {"code": BUSINESS, "msg": service.UNAVAILABLE}
         except Exception as error:  # noqa: BLE001 - clients of this convention expect HTTP 200
             log_defect(error)
-            result = {"code": BUSINESS, "msg": _INTERNAL_ERROR}
+            result = {"code": BUSINESS, "msg": INTERNAL_ERROR}
         await self._response(app, Headers(scope=scope), result)(scope, receive, send)
 
     async def _result(self, app: App, scope: Scope, receive: Receive) -> Result:
         if self._handler is None:
             names = ", ".join(f"/epay/{name}" for name in _HANDLERS)
             raise Refused(BUSINESS, f"接口不存在，可用的有：{names}")
-        if scope["method"] not in _METHODS:
+        if scope["method"] not in METHODS:
             raise Refused(BUSINESS, "只支持 GET 和 POST 请求")
         now = app.clock()
         await service.count_request(app, scope["opentill_address"], now)
@@ -137,14 +138,14 @@ class _Endpoint:
 
     def _response(self, app: App, headers: Headers, result: Result) -> Response:
         if isinstance(result, str):
-            response_headers = {"location": result, "referrer-policy": "no-referrer", **_NO_STORE}
+            response_headers = {"location": result, "referrer-policy": "no-referrer", **NO_STORE}
             return Response(status_code=302, headers=response_headers)
-        if self._handler is submit and _takes_html(headers.get("accept", "")):
+        if self._handler is submit and takes_html(headers.get("accept", "")):
             language = headers.get("accept-language", "")
             return self._refusal_page(
                 app.settings, language, app.clock(), result["code"], result["msg"]
             )
-        return Response(encode(result), media_type="application/json", headers=_NO_STORE)
+        return Response(encode(result), media_type="application/json", headers=NO_STORE)
 
 
 def routes(refusal_page: RefusalPage) -> list[Route]:
@@ -158,7 +159,7 @@ def routes(refusal_page: RefusalPage) -> list[Route]:
     return epay_routes
 
 
-def _takes_html(accept: str) -> bool:
+def takes_html(accept: str) -> bool:
     """Whether an Accept header names HTML. ``*/*`` does not count: server-side clients send it."""
     for part in accept.split(","):
         media_type, *parameters = part.replace(" ", "").lower().split(";")

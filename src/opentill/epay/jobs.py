@@ -15,8 +15,9 @@ import structlog
 from opentill.context import App
 from opentill.core import encryption, log
 from opentill.core.errors import Unavailable
+from opentill.db.clock import now_ms
 from opentill.db.database import Tx
-from opentill.epay import credentials, notices, queries, refunding, service
+from opentill.epay import credentials, notices, queries, refunding, replays, service
 from opentill.epay.model import Notice
 from opentill.orders.statuses import PAID_STATUSES
 from opentill.outgoing.client import Forbidden, NoResponse, Response, Unreachable
@@ -103,7 +104,7 @@ class Notifier:
         try:
             async with self._db_slots, app.db.connection() as tx:
                 order, params = await notices.signed_message(
-                    tx, merchant_id, order_id, app.settings.secret_key
+                    tx, app.settings, merchant_id, order_id
                 )
                 unpaid_orders = await service.find_unpaid_siblings(tx, order)
         except encryption.WrongKey:
@@ -178,8 +179,10 @@ def _short(text: str) -> str:
 
 
 async def prune(tx: Tx, now: int) -> int:
-    """Delete a batch of expired refund requests; return their number."""
-    return await queries.PRUNE_REQUESTS.run(tx, until=now - refunding.REPEATABLE_MS)
+    """Delete a batch of expired refund requests and used signatures; return their number."""
+    requests = await queries.PRUNE_REQUESTS.run(tx, until=now - refunding.REPEATABLE_MS)
+    until = now_ms() - replays.REMEMBERED_MS
+    return requests + await queries.PRUNE_SIGNATURES.run(tx, until=until)
 
 
 async def make_due(tx: Tx, now: int) -> None:

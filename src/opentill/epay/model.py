@@ -20,10 +20,10 @@ Type = Literal["", "alipay", "wxpay", "creditcard", "crypto", "paynow", "bank"]
 Result = dict[str, Any] | str  # a JSON object, or the address that the browser is sent to
 State = Literal["ENABLED", "DISABLED"]
 Versions = Literal["V1", "V2", "BOTH"]  # the versions of the Epay API that a merchant accepts
-Version = Literal[1, 2]
 NoticeState = Literal["WAITING", "DELIVERED", "FAILED"]
 TradeStatus = Literal["TRADE_SUCCESS", "WAIT_BUYER_PAY", "TRADE_CLOSED"]
 
+VERSION_2: Final = 2
 # Response codes.
 SUCCESS: Final = 1
 # The code of a successful act=refund. A rainbow server that is our client treats 1 as a failure.
@@ -153,6 +153,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     shown_name: str | None
     payer_ip: str
     device: str
+    version: int = 1  # the version of the Epay API that it came by
 
     @property
     def method(self) -> Method | None:
@@ -184,7 +185,7 @@ class EpayOrder(msgspec.Struct, frozen=True, kw_only=True):
     merchant_id: str
     out_trade_no: str
     submission: int  # position among the merchant's orders with this out_trade_no, from 1
-    version: Version  # the version of the Epay API that placed it, and notifies its shop
+    version: int  # the version of the Epay API that placed it, and notifies its shop
     order_id: str
     checkout_id: str
     type: Type
@@ -201,6 +202,7 @@ class EpayOrder(msgspec.Struct, frozen=True, kw_only=True):
     paid_at: int | None
     payment_method: Method | None
     customer_email: str
+    refunded_minor: int
     provider_ref: str  # the provider's id of the payment, "" before there is one
 
     @property
@@ -249,6 +251,13 @@ class PaidCounts(msgspec.Struct, frozen=True, kw_only=True):
 
     paid_today: int
     paid_yesterday: int
+
+
+class PaidSums(PaidCounts, frozen=True, kw_only=True):
+    """The same numbers with the sums of the orders in one currency, in minor units."""
+
+    money_today: int
+    money_yesterday: int
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,10 @@
-"""The notification of a paid order: a signed query for notify_url and return_url."""
+"""The notification of a paid order: a signed query for notify_url and return_url.
 
+The version of the API that placed an order decides how its shop is notified. A message of V2 has a
+timestamp that shops accept for five minutes, so it is signed anew for each try.
+"""
+
+import re
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
@@ -8,10 +13,13 @@ import structlog
 from opentill import merchants
 from opentill.context import App
 from opentill.core import encryption, hostnames
-from opentill.core.errors import Invalid, NotFound
+from opentill.core.errors import ConfigurationError, Invalid, NotFound
+from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
 from opentill.db.database import Tx
-from opentill.epay import credentials, queries
+from opentill.epay import credentials, platform_key, queries, reports
 from opentill.epay.model import (
+    VERSION_2,
     Credentials,
     EpayOrder,
     Notice,
@@ -20,22 +28,49 @@ from opentill.epay.model import (
     PaidTwice,
     Submission,
 )
-from opentill.gateways.epay import signature
+from opentill.gateways.epay import rsa_signature, signature
 from opentill.merchants import OPENTILL, Actor
 from opentill.orders.statuses import PAID_STATUSES
 
 _log: Final = structlog.get_logger()
+# Providers' numbers are letters and digits; others could contain separators of the signed text.
+_MAX_PROVIDER_REF: Final = 64
+_PROVIDER_REF: Final = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+_LONGEST_TIME: Final = "2000-01-01 00:00:00"
+# A signature of 2048 bits in Base64. Of its characters, + / and = are encoded as three; 40 of the
+# first two have never been seen, and a longer address would only be signed and tried again.
+_LONGEST_SIGN: Final = "A" * 302 + "+" * 40 + "=="
 MAX_ADDRESS: Final = 2048  # characters; the limit of outgoing/addresses.py
 _SAFE_CHARACTERS: Final = "%/:?&=@!$'()*+,;-._~[]"
 
 
 def message(order: EpayOrder, pid: int, key: str) -> dict[str, str]:
-    """Return the signed parameters of a notification.
+    """Return the signed parameters of a notification of V1.
 
     No value is empty, because some clients sign empty values, which the convention leaves out.
     """
     params = {**_fields(pid, order.trade_no, order), "type": order.reported_type}
     return {**params, "sign": signature.sign(params, key), "sign_type": signature.SIGN_TYPE}
+
+
+async def message_of_v2(
+    order: EpayOrder, pid: int, signer: platform_key.Signer, zone: str, seconds: int
+) -> dict[str, str]:
+    """Return the signed parameters of a notification of V2 at a real time (Unix s).
+
+    ``buyer`` is left out: it would be the customer's email, and shops log their addresses.
+    """
+    params = {
+        **_fields(pid, order.trade_no, order),
+        "type": order.reported_type,
+        "addtime": reports.format_time(order.created_at, zone),
+        "endtime": reports.format_time(order.paid_at, zone),
+        "timestamp": str(seconds),
+    }
+    if _PROVIDER_REF.fullmatch(order.provider_ref):
+        params["api_trade_no"] = order.provider_ref
+    sign = await signer.sign(params)
+    return {**params, "sign": sign, "sign_type": rsa_signature.SIGN_TYPE}
 
 
 def _fields(pid: int, trade_no: str, order: EpayOrder | Submission) -> dict[str, str]:
@@ -72,32 +107,53 @@ def fits(submission: Submission) -> bool:
         "sign": "0" * 32,
         "sign_type": signature.SIGN_TYPE,
     }
+    if submission.version == VERSION_2:
+        longest |= {
+            "api_trade_no": "0" * _MAX_PROVIDER_REF,
+            "addtime": _LONGEST_TIME,
+            "endtime": _LONGEST_TIME,
+            "timestamp": "0" * 10,
+            "sign": _LONGEST_SIGN,
+        }
     return len(address(submission.notify_url, longest)) <= MAX_ADDRESS
 
 
 async def signed_message(
-    tx: Tx, merchant_id: str, order_id: str, secret_key: str
+    tx: Tx, settings: Settings, merchant_id: str, order_id: str
 ) -> tuple[EpayOrder, dict[str, str]]:
     """Return a paid order with its message, signed with the current key. Raises WrongKey."""
     order = await queries.BY_ORDER.one(tx, merchant_id=merchant_id, order_id=order_id)
     merchant_credentials: Credentials = await queries.OF_MERCHANT.one(tx, merchant_id=merchant_id)
+    secret_key = settings.secret_key
+    if order.version == VERSION_2:
+        now = now_ms()
+        signer = await platform_key.find_signer(tx, secret_key, now)
+        return order, await message_of_v2(
+            order, merchant_credentials.pid, signer, settings.epay_time_zone, now // 1000
+        )
     return order, message(
         order, merchant_credentials.pid, credentials.decrypt(merchant_credentials, secret_key)
     )
 
 
-async def return_address(app: App, merchant_id: str, order_id: str) -> str | None:
+async def return_address(
+    app: App, merchant_id: str, order_id: str, /, *, at_once: bool = False
+) -> str | None:
     """Return the signed return_url of a paid order for its customer; None if there is none.
 
-    The URL proves the payment just like the notice, so it is built only when it is shown.
+    The URL proves the payment just like the notice, so it is built only when it is shown. That of
+    V2 expires: unless the browser is sent there ``at_once``, the URL is one of ours, which signs
+    and redirects.
     """
     async with app.db.connection() as tx:
         order = await queries.BY_ORDER.first(tx, merchant_id=merchant_id, order_id=order_id)
         if order is None or order.status not in PAID_STATUSES or not order.return_url:
             return None
         try:
-            order, params = await signed_message(tx, merchant_id, order_id, app.settings.secret_key)
-        except encryption.WrongKey:
+            if order.version == VERSION_2 and not at_once:
+                return f"{app.settings.public_url}/checkout/{order.checkout_id}/shop"
+            order, params = await signed_message(tx, app.settings, merchant_id, order_id)
+        except (encryption.WrongKey, ConfigurationError):
             _log.error("no signed return", reason=credentials.WRONG_KEY)
             return None
     return address(order.return_url, params)

@@ -97,7 +97,7 @@ async def _place(
         if not await _can_be_paid(tx, existing_order, now):
             existing_order = await _lock_number(tx, existing_order)
         if await _keeps_number(tx, existing_order, now):
-            await _replace_type(tx, existing_order, submission)
+            await _replace_type_and_version(tx, existing_order, submission)
             return PlacedOrder(
                 order_id=existing_order.order_id,
                 checkout_id=existing_order.checkout_id,
@@ -133,6 +133,7 @@ async def _place(
         param=submission.param,
         now=now,
         requested_type=submission.unsupported_type,
+        version=submission.version,
     )
     return PlacedOrder(
         order_id=session.order_id, checkout_id=session.id, merchant_name=merchant_name
@@ -226,9 +227,20 @@ async def _keeps_number(tx: Tx, existing_order: EpayOrder, now: int) -> bool:
     return False
 
 
-async def _replace_type(tx: Tx, existing_order: EpayOrder, submission: Submission) -> None:
-    """Replace the payment type of an order by the type of a later submission."""
-    if existing_order.submitted_type != submission.type:
+async def _replace_type_and_version(
+    tx: Tx, existing_order: EpayOrder, submission: Submission
+) -> None:
+    """Replace the payment type of an order by the type of a later submission.
+
+    An order that V1 placed becomes one of V2 when the shop submits it by V2. The reverse is
+    refused, because anybody who has an old link of V1 can submit it again. Raises Refused.
+    """
+    if existing_order.version > submission.version:
+        raise Refused(BUSINESS, "该商户订单号已由 V2 接口提交，请换一个 out_trade_no")
+    if (existing_order.submitted_type, existing_order.version) != (
+        submission.type,
+        submission.version,
+    ):
         await orders.lock(tx, existing_order.merchant_id, existing_order.order_id)
         await queries.SET_TYPE.run(
             tx,
@@ -236,6 +248,7 @@ async def _replace_type(tx: Tx, existing_order: EpayOrder, submission: Submissio
             order_id=existing_order.order_id,
             type=submission.supported_type,
             requested_type=submission.unsupported_type,
+            version=submission.version,
         )
         await orders.set_method(
             tx, existing_order.merchant_id, existing_order.checkout_id, submission.method

@@ -10,6 +10,7 @@ from opentill.epay.model import (
     NoticeOfOrder,
     NumberedOrder,
     PaidCounts,
+    PaidSums,
     PaidTwice,
     PlatformKey,
 )
@@ -85,6 +86,24 @@ INSERT_PLATFORM_KEY = Command(
     on conflict (number) do nothing
     """
 )
+# Record on which path a signature is used and return the path of its first use. The update changes
+# nothing; it makes a concurrent statement wait for the first one and return its row.
+USE_SIGNATURE = Value(
+    str,
+    """
+    insert into epay_signatures (merchant_id, signature, path, created_at)
+    values (:merchant_id, :signature, :path, :now)
+    on conflict (merchant_id, signature) do update set path = epay_signatures.path
+    returning path
+    """,
+)
+PRUNE_SIGNATURES = Command(
+    """
+    delete from epay_signatures where created_at <= :until and (merchant_id, signature) in (
+        select merchant_id, signature from epay_signatures where created_at <= :until
+        order by created_at limit 1000 for update skip locked)
+    """,
+)
 
 PRODUCT = Value(
     str,
@@ -105,20 +124,21 @@ INSERT_PRODUCT = Command(
 INSERT_ORDER = Command(
     """
     insert into epay_orders (merchant_id, out_trade_no, submission, order_id, checkout_id, type,
-        name, money, money_type, notify_url, return_url, param, created_at, requested_type)
+        name, money, money_type, notify_url, return_url, param, created_at, requested_type, version)
     values (:merchant_id, :out_trade_no, :submission, :order_id, :checkout_id, :type, :name, :money,
-        :money_type, :notify_url, :return_url, :param, :now, :requested_type)
+        :money_type, :notify_url, :return_url, :param, :now, :requested_type, :version)
     """,
 )
 SET_TYPE = Command(
     """
-    update epay_orders set type = :type, requested_type = :requested_type
+    update epay_orders set type = :type, requested_type = :requested_type, version = :version
     where merchant_id = :merchant_id and order_id = :order_id
     """,
 )
 
 _EPAY_ORDERS = """
     select e.*, o.status, o.amount_minor, o.paid_at, o.payment_method, o.customer_email,
+        o.refunded_minor,
         coalesce((select provider_ref from payment_attempts a
             where a.merchant_id = :merchant_id and a.id = o.paid_attempt_id), '') as provider_ref
     from epay_orders e
@@ -216,6 +236,21 @@ COUNTS = Query(
         (select count(*) from orders where merchant_id = :merchant_id and created_at >= :yesterday
             and created_at < :today
             and source = 'EPAY' and status in ('PAID', 'SETTLED')) as paid_yesterday
+    """,
+)
+# The same for `merchant/info` of V2, with the sums of the orders in `:currency`.
+COUNTS_AND_SUMS = Query(
+    PaidSums,
+    """
+    select count(*) filter (where created_at >= :today) as paid_today,
+        count(*) filter (where created_at < :today) as paid_yesterday,
+        coalesce(sum(amount_minor) filter (where created_at >= :today and currency = :currency), 0)
+            ::bigint as money_today,
+        coalesce(sum(amount_minor) filter (where created_at < :today and currency = :currency), 0)
+            ::bigint as money_yesterday
+    from orders
+    where merchant_id = :merchant_id and created_at >= :yesterday
+        and source = 'EPAY' and status in ('PAID', 'SETTLED')
     """,
 )
 

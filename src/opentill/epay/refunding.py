@@ -30,8 +30,28 @@ REPEATABLE_MS: Final = 86_400_000
 _NUMBER: Final = re.compile(r"[A-Za-z0-9._\-|]{1,64}", re.ASCII)
 _OWN_NUMBER: Final = re.compile(r"re[0-9a-z]{26}", re.ASCII)
 _PROOFS: Final = frozenset({"key", "sign", "sign_type"})
-_NUMBER_TAKEN: Final = "refund_no 已用于另一笔退款，请换一个 refund_no"
-_REFUND_FAILED: Final = "这笔退款已失败，如需重新退款，请换一个 refund_no"
+
+
+class Wording(msgspec.Struct, frozen=True):
+    """How a version of the Epay API names an operation and its fields."""
+
+    operation: str
+    number: str  # the field with the merchant's number of a refund
+    unknown_order: str
+
+    @property
+    def number_taken(self) -> str:
+        """The message for a number that another refund has."""
+        return f"{self.number} 已用于另一笔退款，请换一个 {self.number}"
+
+    @property
+    def refund_failed(self) -> str:
+        """The message for a repetition of a refund that failed."""
+        return f"这笔退款已失败，如需重新退款，请换一个 {self.number}"
+
+
+V1: Final = Wording("act=refund", "refund_no", service.NO_SUCH_ORDER)
+V2: Final = Wording("pay/refund", "out_refund_no", "当前订单不存在！")
 
 
 class RequestedRefund(msgspec.Struct, frozen=True):
@@ -40,12 +60,13 @@ class RequestedRefund(msgspec.Struct, frozen=True):
     money: str
     refund_no: str
     request: bytes  # SHA-256 of the signed text, without the key
+    wording: Wording
 
     @property
     def body(self) -> refunds.RefundBody:
         """The body for ``refunds.create``."""
         return refunds.RefundBody(
-            amount=self.money, reason="act=refund", refund_no=self.refund_no or None
+            amount=self.money, reason=self.wording.operation, refund_no=self.refund_no or None
         )
 
 
@@ -58,7 +79,12 @@ class AcceptedRefund(msgspec.Struct, frozen=True):
     @property
     def refund_no(self) -> str:
         """The merchant's number of the refund; our own if the merchant sent none."""
-        return self.refund.refund_no or trade_no(self.refund.id)
+        return self.refund.refund_no or self.own_number
+
+    @property
+    def own_number(self) -> str:
+        """Our own number of the refund: letters and digits only."""
+        return trade_no(self.refund.id)
 
 
 def read_refund(request: Request) -> RequestedRefund:
@@ -69,17 +95,23 @@ def read_refund(request: Request) -> RequestedRefund:
     if number and _NUMBER.fullmatch(number) is None:
         raise Refused(BUSINESS, "refund_no 须为 1 到 64 个字符，只能用字母、数字和 . _ - |")
     params = {name: text for name, text in request.params.items() if name not in _PROOFS}
-    text = signature.text_to_sign({**params, "act": request.act})
-    digest = hashlib.sha256(text.encode()).digest()
-    return RequestedRefund(without_zeros(request.get("money")), number, digest)
+    digest = digest_of({**params, "act": request.act})
+    return RequestedRefund(without_zeros(request.get("money")), number, digest, V1)
 
 
-async def refund(app: App, merchant_id: str, request: Request, now: int) -> AcceptedRefund:
+def digest_of(params: Mapping[str, str]) -> bytes:
+    """Return the digest by which a repetition of a request without a refund_no is found."""
+    return hashlib.sha256(signature.text_to_sign(params).encode()).digest()
+
+
+async def refund(
+    app: App, merchant_id: str, request: Request, requested: RequestedRefund, now: int
+) -> AcceptedRefund:
     """Accept a refund, which is then processed like any other. Raises Refused."""
-    requested = read_refund(request)
+    wording = requested.wording
 
     async def work(tx: Tx) -> AcceptedRefund:
-        epay_order = await service.find(tx, merchant_id, request)
+        epay_order = await service.find(tx, merchant_id, request, wording.unknown_order)
         order = await orders.lock(tx, merchant_id, epay_order.order_id)
         earlier = await _find_earlier(tx, merchant_id, requested, now)
         if earlier is not None:
@@ -100,7 +132,17 @@ async def refund(app: App, merchant_id: str, request: Request, now: int) -> Acce
     except merchants.CapabilityOff as problem:
         raise Refused(BUSINESS, f"商户暂时不能退款：{problem.why}") from None
     except Invalid as problem:
-        raise Refused(BUSINESS, _REASONS.get(problem.field or "", "该订单暂时不能退款")) from None
+        # What ``_check`` cannot foresee.
+        reasons = {"amount": "商户余额不足，不能退款", "refundNo": wording.number_taken}
+        raise Refused(BUSINESS, reasons.get(problem.field or "", "该订单暂时不能退款")) from None
+
+
+async def find_by_number(tx: Tx, merchant_id: str, number: str) -> refunds.Refund | None:
+    """Return the refund with the merchant's own number, or with our number of it."""
+    refund = await refunds.find_by_number(tx, merchant_id, number)
+    if refund is not None or _OWN_NUMBER.fullmatch(number) is None:
+        return refund
+    return await refunds.find_or_none(tx, merchant_id, f"re_{number.removeprefix('re')}")
 
 
 async def _find_earlier(
@@ -110,12 +152,8 @@ async def _find_earlier(
 
     A refund without a refund_no is also found by the number that an earlier response gave it.
     """
-    number = requested.refund_no
-    if number:
-        earlier_refund = await refunds.find_by_number(tx, merchant_id, number)
-        if earlier_refund is not None or _OWN_NUMBER.fullmatch(number) is None:
-            return earlier_refund
-        return await refunds.find_or_none(tx, merchant_id, f"re_{number.removeprefix('re')}")
+    if requested.refund_no:
+        return await find_by_number(tx, merchant_id, requested.refund_no)
     refund_id = await queries.REFUND_OF_REQUEST.get(
         tx, merchant_id=merchant_id, request=requested.request, after=now - REPEATABLE_MS
     )
@@ -142,9 +180,9 @@ def _check_repeated(
     if earlier.order_id != epay_order.order_id or earlier.amount_minor != _minor(
         requested, currency
     ):
-        raise Refused(BUSINESS, _NUMBER_TAKEN)
+        raise Refused(BUSINESS, requested.wording.number_taken)
     if earlier.status == "FAILED":
-        raise Refused(BUSINESS, _REFUND_FAILED)
+        raise Refused(BUSINESS, requested.wording.refund_failed)
     return earlier
 
 
@@ -175,11 +213,6 @@ _STATUS_WORDS: Final[Mapping[Status, str]] = {
     "DISPUTED": "有争议未决",
     "REFUNDED": "已全部退款",
     "CHARGEBACK": "已被拒付",
-}
-# The messages for refusals by ``refunds.create`` that ``_check`` cannot foresee, by field.
-_REASONS: Final = {
-    "amount": "商户余额不足，不能退款",
-    "refundNo": _NUMBER_TAKEN,
 }
 
 

@@ -47,7 +47,8 @@ def _parse_int(text: str, default: int) -> int:
     return int(text) if plain else default
 
 
-def _limit(request: Request, default: int) -> int:
+def limit(request: Request, default: int) -> int:
+    """Return the number of rows that a request wants."""
     return min(_parse_int(request.get("limit"), default) or default, _MAX_ROWS)
 
 
@@ -60,7 +61,7 @@ async def merchant(app: App, caller: EpayCaller, request: Request, now: int) -> 
     yesterday, today = day_starts(now, app.settings.epay_time_zone)
     async with app.db.connection() as tx:
         balance = await ledger.find_balance(tx, merchant.merchant_id, merchant.settlement_currency)
-        total = await _total(tx, merchant.merchant_id)
+        total = await count_orders(tx, merchant.merchant_id)
         counts = await queries.COUNTS.one(
             tx, merchant_id=merchant.merchant_id, yesterday=yesterday, today=today
         )
@@ -83,7 +84,7 @@ async def merchant(app: App, caller: EpayCaller, request: Request, now: int) -> 
     }
 
 
-async def _total(tx: Tx, merchant_id: str) -> int:
+async def count_orders(tx: Tx, merchant_id: str) -> int:
     """Count all Epay orders, which are all the orders of the Epay products."""
     total = 0
     for product in await queries.PRODUCTS.all(tx, merchant_id=merchant_id):
@@ -94,9 +95,9 @@ async def _total(tx: Tx, merchant_id: str) -> int:
 
 async def settlements(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
     """``act=settle``: payouts, newest first."""
-    limit, offset = _limit(request, 10), _parse_int(request.get("offset"), 0)
+    most, offset = limit(request, 10), _parse_int(request.get("offset"), 0)
     async with app.db.connection() as tx:
-        rows = await payouts.list_newest(tx, caller.merchant.merchant_id, limit, offset)
+        rows = await payouts.list_newest(tx, caller.merchant.merchant_id, most, offset)
     return {
         "code": SUCCESS,
         "msg": "查询结算记录成功！",
@@ -131,20 +132,23 @@ async def order(app: App, caller: EpayCaller, request: Request, _now: int) -> Re
 
 async def orders(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
     """``act=orders``: orders, newest first; ``count`` is the number of orders in the response."""
-    limit, offset = _limit(request, 20), _parse_int(request.get("offset"), 0)
+    most, offset = limit(request, 20), _parse_int(request.get("offset"), 0)
     page = _parse_int(request.get("page"), 0)
     if page:
-        offset = (page - 1) * limit
+        offset = (page - 1) * most
     async with app.db.connection() as tx:
-        rows = await _orders(tx, caller.merchant.merchant_id, request.get("status"), limit, offset)
+        rows = await list_orders(
+            tx, caller.merchant.merchant_id, request.get("status"), most, offset
+        )
     data = [_order_row(row, caller, app) for row in rows]
     result = {"code": SUCCESS, "msg": "查询订单记录成功！", "count": len(data)}
     return result | {"data": data, "orders": data}
 
 
-async def _orders(
+async def list_orders(
     tx: Tx, merchant_id: str, status: str, limit: int, offset: int
 ) -> list[EpayOrder]:
+    """Return a merchant's Epay orders with a status of the convention, "" for all; newest first."""
     if not status:
         return await queries.LIST.all(tx, merchant_id=merchant_id, limit=limit, offset=offset)
     names = [name for name, epay in STATUSES.items() if str(epay.number) == status]

@@ -64,8 +64,13 @@ async def read_request(scope: Scope, receive: Receive) -> Request:
 
 
 def _decode_form(text: bytes) -> dict[str, str]:
+    return dict(decode_pairs(text))
+
+
+def decode_pairs(text: bytes) -> list[tuple[str, str]]:
+    """Decode a URL-encoded form, with repeated names. Raises Refused."""
     try:
-        pairs = parse_qsl(
+        return parse_qsl(
             text.decode(),  # some old clients send UTF-8 without percent-encoding
             keep_blank_values=True,
             errors="strict",
@@ -73,7 +78,6 @@ def _decode_form(text: bytes) -> dict[str, str]:
         )
     except ValueError:  # a UnicodeDecodeError is a ValueError too
         raise _unreadable() from None
-    return dict(pairs)
 
 
 def _unreadable() -> Refused:
@@ -81,7 +85,14 @@ def _unreadable() -> Refused:
 
 
 async def _read_form(headers: Mapping[bytes, bytes], receive: Receive) -> dict[str, str]:
-    """Read a form, URL-encoded or multipart. Other bodies have no parameters, as in PHP."""
+    return dict(await read_pairs(headers, receive))
+
+
+async def read_pairs(headers: Mapping[bytes, bytes], receive: Receive) -> list[tuple[str, str]]:
+    """Read a form, URL-encoded or multipart, with repeated names. Raises Refused.
+
+    Other bodies have no parameters, as in PHP.
+    """
     try:
         body = await read_body(headers, receive)
     except PayloadTooLarge:
@@ -92,16 +103,16 @@ async def _read_form(headers: Mapping[bytes, bytes], receive: Receive) -> dict[s
     media_type, options = _library.parse_options_header(header)
     if media_type == _MULTIPART:
         return _read_multipart(body, options.get("boundary", ""))
-    return _decode_form(body.strip()) if media_type in {_FORM, ""} else {}
+    return decode_pairs(body.strip()) if media_type in {_FORM, ""} else []
 
 
-def _read_multipart(body: bytes, boundary: str) -> dict[str, str]:
+def _read_multipart(body: bytes, boundary: str) -> list[tuple[str, str]]:
     """Read a multipart form as UTF-8, whatever charset a part declares, and ignore files."""
     try:
         parser = _library.MultipartParser(
             BytesIO(body), boundary, len(body), part_limit=_MAX_FIELDS, spool_limit=MAX_BODY
         )
-        return {part.name: part.raw.decode() for part in parser if not part.filename}
+        return [(part.name, part.raw.decode()) for part in parser if not part.filename]
     except (ValueError, LookupError):
         raise _unreadable() from None
 

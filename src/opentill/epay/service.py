@@ -39,6 +39,7 @@ _START_S: Final = 8.0
 NO_SUCH_ORDER: Final = "订单不存在"  # clients compare the message with this text
 NOT_GENUINE: Final = "签名校验失败"
 TOO_MANY: Final = "请求过于频繁，请稍后再试"
+NOT_OPEN: Final = "该商户未开通易支付接口"
 UNAVAILABLE: Final = "系统维护中，请稍后再试"
 # Every submission and every signed return_url has one of these fields; requests to api.php have
 # neither.
@@ -110,18 +111,25 @@ async def authenticate(
         raise Refused(WRONG_KEY, NOT_GENUINE)
     if by_server and not merchants.may_call(request.address, merchant.ip_allowlist):
         raise Refused(WRONG_KEY, NOT_GENUINE)
+    if merchant.versions == "V2":
+        raise Refused(WRONG_KEY, "该商户只能使用RSA签名类型")
     if merchant.state != "ENABLED" or merchant.status == "CLOSED":
-        raise Refused(NOT_ENABLED, "该商户未开通易支付接口")
+        raise Refused(NOT_ENABLED, NOT_OPEN)
     log.merchant.set(merchant.merchant_id)
     return EpayCaller(merchant, key)
 
 
+async def find_merchant(app: App, pid: str) -> EpayMerchant | None:
+    """Return the merchant of a pid, None for an unknown one."""
+    if not (pid.isascii() and pid.isdigit()):
+        return None
+    async with app.db.connection() as tx:
+        return await queries.MERCHANT_OF_PID.first(tx, id=credentials.directory_id(pid))
+
+
 async def _merchant_and_key(app: App, pid: str) -> tuple[EpayMerchant | None, str]:
     """Return the merchant of a pid and its key; for an unknown pid, None and a key nobody has."""
-    merchant = None
-    if pid.isascii() and pid.isdigit():
-        async with app.db.connection() as tx:
-            merchant = await queries.MERCHANT_OF_PID.first(tx, id=credentials.directory_id(pid))
+    merchant = await find_merchant(app, pid)
     secret_key = app.settings.secret_key if merchant else _UNKNOWN_PID_KEY
     try:
         return merchant, credentials.decrypt(merchant or _UNKNOWN_PID, secret_key)
@@ -213,11 +221,14 @@ async def end_unpaid_sibling(
         )
 
 
-async def find(tx: Tx, merchant_id: str, request: Request) -> EpayOrder:
+async def find(
+    tx: Tx, merchant_id: str, request: Request, unknown: str = NO_SUCH_ORDER
+) -> EpayOrder:
     """Return the order that a request names by trade_no or, if that is missing, by out_trade_no.
 
     Of several orders with the same out_trade_no it returns the one that is paid, else one that was
-    paid before, else the newest. Raises Refused.
+    paid before, else the newest. Raises Refused, with the message ``unknown`` if there is no such
+    order.
     """
     number = request.get("trade_no")
     if number:
@@ -231,5 +242,5 @@ async def find(tx: Tx, merchant_id: str, request: Request) -> EpayOrder:
     else:
         raise Refused(MISSING, "缺少参数：trade_no 或 out_trade_no")
     if order is None:
-        raise Refused(BUSINESS, NO_SUCH_ORDER)
+        raise Refused(BUSINESS, unknown)
     return order

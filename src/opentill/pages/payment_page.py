@@ -344,6 +344,18 @@ async def return_from_gateway(request: PageRequest, session_id: str, attempt_id:
     return see_other(render.path(payment, visit, returned="1"))
 
 
+async def leave_for_shop(request: PageRequest, session_id: str) -> Response:
+    """Redirect to the shop of a paid Epay order, by an address that is signed now."""
+    view, payment = await request.find_payment(session_id)
+    address = None
+    if view.order.source == "EPAY" and model.state_of(payment, request.now) == "paid":
+        address = await request.app.return_address(
+            request.app, view.order.merchant_id, view.order.id, at_once=True
+        )
+    back = address or render.path(payment, request.visit())
+    return see_other(back, {"referrer-policy": "no-referrer"})
+
+
 async def qr_code(request: PageRequest, session_id: str, attempt_id: str) -> Response:
     """Draw the QR code for the customer's wallet."""
     view, payment = await request.find_payment(session_id)
@@ -403,6 +415,7 @@ routes: Final = (
     Route(_SESSION, Endpoint({"GET": show, "POST": submit})),
     Route(_SESSION + "/continue/{attempt:id}", Endpoint({"GET": proceed})),
     Route(_SESSION + "/return/{attempt:id}", Endpoint({"GET": return_from_gateway})),
+    Route(_SESSION + "/shop", Endpoint({"GET": leave_for_shop})),
     Route(_SESSION + "/qr/{attempt:id}.svg", Endpoint({"GET": qr_code})),
     Route("/checkout", _NO_PAGE),
     Route("/checkout/{rest:path}", _NO_PAGE),
