@@ -199,8 +199,8 @@ def test_a_customers_totals_are_exact_in_each_currency(shop: Shop) -> None:
     for _ in range(2):  # the second time, the newest orders are indexed
         page = owner.get(path, params={"email": "ada@EXAMPLE.com"}).text
         for sums in (
-            "Total spent ¥1,000 JPY Refunded ¥0 Paid payments 2 Not paid 0 Disputed 1",
-            "Total spent $18.75 USD after refunds Refunded $1.23 Paid payments 2 Not paid 1",
+            "Total spent ¥1,000 JPY Refunded ¥0 Paid payments 2 Unpaid payments 0 Disputed 1",
+            "Total spent $18.75 USD after refunds Refunded $1.23 Paid payments 2 Unpaid payments 1",
         ):
             assert sums in text_of(page), text_of(page)
         assert "1 to 5 of 5" in text_of(page)

@@ -41,7 +41,7 @@ from opentill.portal.model import DASHBOARD_PATH, Page, Todo
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_NEWEST: Final = 6
+_NEWEST: Final = 5
 # Nobody has tried to pay these: the list of newest payments leaves them out.
 _UNTRIED: Final[frozenset[orders.ShownStatus]] = frozenset({"PENDING", "CLOSED", "REVOKED"})
 _READ: Final = 50  # among this many newest orders the list is chosen

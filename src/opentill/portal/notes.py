@@ -31,5 +31,7 @@ async def add_once(
     except NotesFull:
         return 409, N_("There can be at most 100 notes, so this one was not added")
     except Invalid:
-        return 400, N_("Enter plain text of 1 to 5,000 characters")
+        if not (await request.form()).get("note", "").strip():
+            return 400, N_("Write a note first")
+        return 400, N_("Enter plain text of at most 5,000 characters")
     return None
