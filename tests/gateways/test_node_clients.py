@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from opentill.core.ids import new_id
 from opentill.gateways.alipay import AlipayGateway
@@ -105,7 +106,7 @@ async def test_the_other_client_of_wechat_pay_agrees_on_signatures_and_secrets(
     merchant = keys.Merchant(wechat_pay_shop.folder)
     certificate = merchant.current.certificate
     assert certificate is not None
-    pem = certificate.public_bytes(keys.Encoding.PEM).decode()
+    pem = certificate.public_bytes(Encoding.PEM).decode()
     serial = headers["wechatpay-serial"]
     signed = {
         "timestamp": headers["wechatpay-timestamp"],
