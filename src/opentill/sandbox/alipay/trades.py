@@ -46,7 +46,7 @@ class Error(Exception):
 
 
 def refuse(sub_code: str, code: str = FAILED) -> NoReturn:
-    """Answer as Alipay refuses a request: with ``sub_code``, and ``code`` of its class."""
+    """Refuse a request as Alipay does: with ``sub_code``, and ``code`` of its class."""
     raise Error(sub_code, code)
 
 

@@ -109,7 +109,7 @@ class Error(Exception):
 
 
 def refuse(status: int, code: str, message: str = "沙箱拒绝了请求") -> NoReturn:
-    """Answer as WeChat Pay refuses a request: with a code, and a message for people."""
+    """Refuse a request as WeChat Pay does: with a code, and a message for people."""
     raise Error(status, code, message)
 
 
