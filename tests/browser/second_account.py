@@ -25,7 +25,10 @@ async def add_account_and_rule(tx: Tx, settings: Settings, now: int) -> None:
 
 
 async def add_own_account(tx: Tx, settings: Settings, merchant_id: str, now: int) -> None:
-    """Add an account of a merchant, who has no prepaid balance, so no payment goes there."""
+    """Add an account of a merchant without prepaid balance, and allow more.
+
+    No payment goes there.
+    """
     account = accounts.NewAccount(
         gateway="sandbox",
         label="Own bank",
@@ -33,3 +36,4 @@ async def add_own_account(tx: Tx, settings: Settings, merchant_id: str, now: int
         merchant_id=merchant_id,
     )
     await accounts.add(tx, settings, account, now, actor=TESTER)
+    await accounts.allow(tx, settings, merchant_id, ["sandbox"], now, actor=TESTER)

@@ -60,6 +60,7 @@ OTHERS: Final = {
     "resend messages, or send a test": "epay:resend webhooks:resend,test mail:resend,reread,test",
     "change a merchant's status; tests/cli/test_standing.py checks the audit log": "merchants:apply"
     ",approve,decline,suspend,resume,close,capability,note",
+    "choose gateways; tests/cli/test_gateways.py checks the audit log": "merchants:gateways",
     "change the sandbox's time": "clock:advance,reset",
     "change payment links; their own tests check the audit log": "links:create,set",
     "change people and roles; their own tests check the audit log": "people:invite,reset,role"

@@ -8,12 +8,12 @@ import pytest
 
 from console.console_pages import visible_text
 from console.gateway_account_pages import ACCOUNTS, AccountsSite, running_site
-from opentill.console import account_views
 from opentill.db.database import Tx
 from opentill.gateways import accounts
 from opentill.gateways.accounts import follower
 from opentill.gateways.choice import PaymentFacts, find_misfit, offered_methods
 from opentill.gateways.routing import Gateways
+from opentill.portal import account_views
 from support import world
 from support.api_server import ApiServer
 from support.people import TESTER as ACTOR

@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from console.console_pages import hidden_fields, visible_text
 from console.gateway_account_pages import ACCOUNTS, SECRET, AccountsSite, running_site
-from opentill.console.account_labels import CREDENTIAL
 from opentill.gateways import accounts, registry
 from opentill.gateways.accounts import stored_credentials
+from opentill.portal.gateway_labels import CREDENTIAL
 from opentill.portal.labels import GATEWAY_TITLE
 from opentill.sandbox.alipay import keys
 from support.alipay_shop import AlipayShop

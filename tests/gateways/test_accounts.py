@@ -160,7 +160,7 @@ def test_bad_input_is_refused_at_its_field(changes: dict[str, Any], field: str) 
 
 async def test_two_accounts_in_use_cannot_have_the_same_label(tx: Tx) -> None:
     account = await add(tx)
-    with pytest.raises(Invalid, match="label must be one that no other account has"):
+    with pytest.raises(Invalid, match="label must be one that no other account of its owner has"):
         await add(tx, label="MAIN")
     await accounts.set_status(tx, account.id, "RETIRED", NOW, actor=TESTER)
     await add(tx, label="MAIN")

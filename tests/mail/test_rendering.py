@@ -68,6 +68,7 @@ CONTENT: Final[dict[str, dict[str, Any]]] = {
     "payout_failed": {"merchant_id": "mer_1", "payout_id": "po_1", "amount": USD, "reason": "no"},
     "endpoint_disabled": ENTRY,
     "key_changed": ENTRY,
+    "gateway_changed": ENTRY,
     "account_changed": ENTRY,
     "endpoint_changed": ENTRY,
     "digest": {"merchant_id": "mer_1", "at": NOW, "days": [DAY]},

@@ -98,6 +98,12 @@ async def test_the_role_of_a_member_decides_which_mails_it_gets(db: Db) -> None:
     await _change_endpoint(db, shop)
     rule = payouts.HoldRule(SETTINGS.secret_key, 3)
     await db.run(lambda tx: payouts.change_account(tx, shop, IBAN, TESTER, rule, NOW))
+    for owner in (shop, ""):  # the operator's own accounts are no matter of merchants
+        await db.run(
+            lambda tx, owner=owner: merchants.record_audit(
+                tx, TESTER, "gateways pause", owner, "ga_1: Own (stripe)", NOW
+            )
+        )
     for _ in range(2):
         await queue_mails(db)
         await jobs.queue_audit_mails(db, SETTINGS, NOW)
@@ -112,6 +118,8 @@ async def test_the_role_of_a_member_decides_which_mails_it_gets(db: Db) -> None:
             ("endpoint_changed", f"{role}@example.com")
             for role in ("developer", "developer", "owner", "owner")
         ),
+        ("gateway_changed", "finance@example.com"),
+        ("gateway_changed", "owner@example.com"),
         ("key_changed", "developer@example.com"),
         ("key_changed", "owner@example.com"),
         ("receipt", "ann@example.com"),

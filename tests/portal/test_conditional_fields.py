@@ -21,7 +21,6 @@ CONDITIONAL: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "/security/passkeys/begin",
         ),
     },
-    "console/credential_fields.html": {"unchecked": ()},  # a checkbox
     "console/difference.html": {
         "correction": ("/console/reconciliation/{difference:id}/resolve",),
         "merchant": ("/console/reconciliation/{difference:id}/resolve",),
@@ -30,6 +29,7 @@ CONDITIONAL: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "console/gateway_accounts.html": {
         "gateway": ("/console/gateway-accounts/{account:id}/status",)
     },
+    "console/merchant_gateways.html": {"reason": ()},  # those who may not save have no button
     "console/member_invitation.html": {
         "language": ("/console/merchants/{merchant:id}/members",),
     },
@@ -64,6 +64,10 @@ CONDITIONAL: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "portal/bank_account_form.html": {
         "bic": (),  # hidden, where the country has no such field
         "reason": ("/dashboard/{merchant:id}/payouts/account",),
+    },
+    "portal/credential_fields.html": {"secret_encrypted": (), "unchecked": ()},
+    "portal/gateway_account_form.html": {
+        "merchant": ("/dashboard/{merchant:id}/settings/gateway-accounts/add",),
     },
     "portal/lists.html": {"tab": ()},  # of filters, which are read by GET
     "portal/kept_form.html": {"login_code": (), "login_email": (), "login_password": ()},

@@ -32,6 +32,9 @@ WITHOUT_FIELDS: Final = {
     "/dashboard/{merchant:id}/products/{product:id}/archive",
     "/dashboard/{merchant:id}/products/{product:id}/restore",
     "/dashboard/{merchant:id}/sessions/{session:id}/end",
+    "/dashboard/{merchant:id}/settings/gateway-accounts/new",  # as in the console
+    "/dashboard/{merchant:id}/settings/gateway-accounts/{account:id}/credentials",
+    "/dashboard/{merchant:id}/settings/gateway-accounts/{account:id}/credentials/replace",
     "/console/approvals/{approval:id}/approve",
     "/console/gateway-accounts/new",  # leads to the form after the proof of identity
     "/console/gateway-accounts/{account:id}/check",

@@ -49,6 +49,7 @@ def test_dangerous_permissions_need_a_step_up() -> None:
     assert {rule.permission for rule in RULES if rule.proof} == {
         "payouts.account",  # changes bank accounts
         "balance.prepay",
+        "gateways.manage",
         "keys.manage",
         "endpoints.manage",  # changes the URLs of webhooks
         "endpoints.secrets",
@@ -96,7 +97,13 @@ def test_viewers_only_read_and_owners_have_every_permission() -> None:
     for rule in RULES:
         assert not staff_may("auditor", rule.permission) or rule.permission.endswith(".read"), rule
     owners = {rule.permission for rule in RULES if rule.members == "owner"}
-    assert owners == {"payouts.account", "settings.manage", "team.manage", "agreement.accept"}
+    assert owners == {
+        "payouts.account",
+        "settings.manage",
+        "gateways.manage",
+        "team.manage",
+        "agreement.accept",
+    }
 
 
 def test_every_page_of_a_merchant_and_of_the_console_has_a_permission() -> None:

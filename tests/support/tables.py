@@ -83,6 +83,7 @@ TABLES: Final = {
     "mails": Table("mail", "merchant"),
     "members": Table("people", "shared", "about persons, who may be members of several merchants"),
     "merchant_applications": Table("merchants", "shared"),
+    "merchant_gateways": Table("gateways", "shared"),
     "merchant_history": Table("merchants", "merchant"),
     "merchant_logos": Table("merchants", "merchant"),
     "merchant_sellers": Table("merchants", "merchant"),

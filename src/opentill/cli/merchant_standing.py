@@ -184,6 +184,26 @@ def capability(
     return _to_record(session.transact(work))
 
 
+@acting()
+def gateways(
+    merchant_id: str,
+    gateways: Annotated[
+        list[str], typer.Argument(help="Names such as stripe and paypal; none for no gateway.")
+    ],
+    *,
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Choose the gateways of which a merchant may add and change own accounts."""
+    from opentill.gateways import accounts
+
+    settings, names = session.settings(), [] if gateways == ["none"] else gateways
+
+    async def work(tx: "Tx", now: int) -> list[str]:
+        return await accounts.allow(tx, settings, merchant_id, names, now, actor=actor)
+
+    return {"id": merchant_id, "gateways": session.transact(work)}
+
+
 @acting(without_reason=inputs.NO_REASON)
 def note(merchant_id: str, notes: str, *, actor: "Actor") -> dict[str, Any]:
     """Add a note to a merchant, which only staff can read."""
@@ -212,6 +232,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "resume": resume,
     "close": close,
     "capability": capability,
+    "gateways": gateways,
     "note": note,
     "changes": changes,
 }

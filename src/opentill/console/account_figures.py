@@ -3,11 +3,12 @@
 from typing import Any, Final
 
 from opentill import figures, reconciliation
-from opentill.console import account_views, home_figures
-from opentill.console.account_views import DAY_MS, QUARTER_MS
+from opentill.console import home_figures
 from opentill.console.gateway_accounts import LAST_PAYMENT_MS
 from opentill.db.database import Tx
 from opentill.orders import jobs as order_jobs
+from opentill.portal import account_views
+from opentill.portal.account_views import DAY_MS, QUARTER_MS
 from opentill.portal.request import PageRequest
 from opentill.web import charts, declines
 from opentill.web.translations import N_

@@ -85,6 +85,7 @@ ACTION: Final[Mapping[str, str]] = {
     "merchants close": N_("Merchant closed"),
     "merchants create": N_("Merchant created"),
     "merchants decline": N_("Merchant declined"),
+    "merchants gateways": N_("Gateways of own accounts chosen"),
     "merchants note": N_("Note added to a merchant"),
     "merchants resume": N_("Merchant resumed"),
     "merchants set": N_("Terms changed"),

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from opentill import people
-from opentill.console import account_figures, account_views, breaker_form, gateway_tests
+from opentill.console import account_figures, breaker_form, gateway_tests
 from opentill.console.gateway_account import REASON
 from opentill.console.gateway_accounts import ENVIRONMENT, environment_names, environment_state
 from opentill.console.zone import ZONE
@@ -18,7 +18,7 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.gateways import accounts, callback_url
 from opentill.gateways.accounts import AccountChanges, EnvironmentStatus
-from opentill.portal import render
+from opentill.portal import account_views, render
 from opentill.portal.model import Facts, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_, NC_

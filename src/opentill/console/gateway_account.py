@@ -7,12 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, people
-from opentill.console import (
-    account_figures,
-    account_views,
-    credential_fields,
-    gateway_tests,
-)
+from opentill.console import account_figures, gateway_tests
 from opentill.console.gateway_accounts import PLACE
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid
@@ -21,7 +16,7 @@ from opentill.gateways import Gateways, accounts
 from opentill.gateways.account import AccountStatus, GatewayAccount
 from opentill.gateways.accounts import service
 from opentill.orders.payments import day_limits
-from opentill.portal import render
+from opentill.portal import account_views, credential_fields, render
 from opentill.portal.model import Facts, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_, NC_

@@ -7,15 +7,14 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import figures, merchants
-from opentill.console import account_views
-from opentill.console.account_views import DAY_MS, QUARTER_MS, LimitView
 from opentill.console.zone import ZONE
 from opentill.core.settings import SANDBOX
 from opentill.figures import GatewaySums
 from opentill.gateways import Gateways, accounts
 from opentill.gateways.account import GatewayAccount
 from opentill.orders.payments import day_limits
-from opentill.portal import render
+from opentill.portal import account_views, render
+from opentill.portal.account_views import DAY_MS, QUARTER_MS, LimitView
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web import charts

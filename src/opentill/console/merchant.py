@@ -44,6 +44,7 @@ _DASHBOARD_PAGES: Final[tuple[tuple[str, str, Permission], ...]] = (
     (N_("API errors"), "/developers/requests", "requests.read"),
     (N_("Epay"), "/developers/epay", "epay.read"),
     (N_("Settings"), "/settings", "settings.read"),
+    (N_("Gateway accounts"), "/settings/gateway-accounts", "gateways.read"),
     (N_("Team"), "/team", "team.read"),
 )
 _DAYS: Final = 30  # the range of the merchant's volume, today included

@@ -30,6 +30,7 @@ from opentill.console import (
     mails,
     member_invitation,
     merchant,
+    merchant_gateways,
     merchant_labels,
     merchants,
     need_labels,
@@ -55,7 +56,7 @@ from opentill.console import (
     trial_balance,
 )
 from opentill.people import command_permission
-from opentill.portal import endpoint
+from opentill.portal import endpoint, gateway_labels
 from opentill.portal.model import CONSOLE_PATH, Creation, Page
 from opentill.portal.portal import Portal
 from opentill.portal.request import PageRequest
@@ -81,6 +82,7 @@ PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *terms.pages,
     *adjustments.pages,
     *bank_account.pages,
+    *merchant_gateways.pages,
     *payout_runs.pages,
     *reconciliation.pages,
     *approvals.pages,
@@ -119,7 +121,7 @@ PORTAL: Final = Portal(
     PAGES,
     CONSOLE_PATH,
     Path(__file__).parent / "templates",
-    (labels, account_labels, merchant_labels, need_labels, payout_labels),
+    (labels, gateway_labels, account_labels, merchant_labels, need_labels, payout_labels),
     creations=CREATIONS,
 )
 routes: Final = endpoint.routes(PORTAL, CONSOLE_PATH)

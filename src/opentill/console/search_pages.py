@@ -11,11 +11,6 @@ from urllib.parse import urlencode
 import msgspec
 
 from opentill import merchants
-from opentill.console.account_labels import (
-    GATEWAY_ACCOUNT_BADGE,
-    GATEWAY_ACCOUNT_STATE,
-)
-from opentill.console.account_views import state_of
 from opentill.console.gateway_accounts import ENVIRONMENT, environment_names, environment_state
 from opentill.console.gateway_accounts import PLACE as ACCOUNTS
 from opentill.console.merchant import last_statement
@@ -24,6 +19,8 @@ from opentill.gateways import accounts
 from opentill.merchants import Merchant
 from opentill.people import Permission
 from opentill.portal import menu
+from opentill.portal.account_views import state_of
+from opentill.portal.gateway_labels import GATEWAY_ACCOUNT_BADGE, GATEWAY_ACCOUNT_STATE
 from opentill.portal.labels import GATEWAY_TITLE
 from opentill.portal.model import CONSOLE_PATH
 from opentill.portal.request import PageRequest

@@ -21,6 +21,7 @@ MAIL_WHEN: Final = {
     "key_changed": N_("When somebody changes the API keys."),
     "endpoint_changed": N_("When somebody adds an endpoint or changes its address."),
     "account_changed": N_("When somebody changes the bank account for payouts."),
+    "gateway_changed": N_("When somebody changes one of your own gateway accounts."),
     "digest": N_("Every morning, about the day before."),
     "invitation": N_("When you invite somebody to the team."),
     "reset": N_("When a member asks for a new password."),

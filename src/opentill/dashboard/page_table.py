@@ -14,6 +14,7 @@ from opentill.dashboard import (
     disputes_list,
     epay,
     events,
+    gateway_accounts,
     home,
     keys,
     labels,
@@ -33,13 +34,14 @@ from opentill.dashboard import (
     search,
     sessions,
     settings,
+    settings_labels,
     statement,
     statement_pdf,
     team,
     webhook,
     webhooks,
 )
-from opentill.portal import endpoint
+from opentill.portal import endpoint, gateway_labels
 from opentill.portal.model import DASHBOARD_PATH, Creation, Page
 from opentill.portal.portal import Portal
 from opentill.portal.request import PageRequest
@@ -72,6 +74,7 @@ PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *requests.pages,
     *epay.pages,
     *settings.pages,
+    *gateway_accounts.pages,
     *checkout_preview.pages,
     *team.pages,
     *mail_kinds.pages,
@@ -93,7 +96,7 @@ PORTAL: Final = Portal(
     PAGES,
     DASHBOARD_PATH,
     Path(__file__).parent / "templates",
-    (labels, mail_times),
+    (labels, gateway_labels, mail_times, settings_labels),
     menu_counts.count_waiting,
     CREATIONS,
 )

@@ -43,6 +43,8 @@ PERMISSIONS: Final[Mapping[str, Mapping[Permission, str]]] = {
     N_("Settings"): {
         "settings.read": N_("See settings"),
         "settings.manage": N_("Change settings"),
+        "gateways.read": N_("See your own gateway accounts"),
+        "gateways.manage": N_("Add and change your own gateway accounts"),
         "team.read": N_("See the team"),
         "team.manage": N_("Invite, change and remove members"),
         "mails.read": N_("See emails"),

@@ -35,11 +35,6 @@ from opentill.web.translations import N_
 
 Part = Literal["business", "branding", "fees"]
 _PATHS: Final[Mapping[Part, str]] = {"business": "", "branding": "/branding", "fees": "/fees"}
-PARTS: Final[Mapping[Part, str]] = {
-    "business": N_("Business"),
-    "branding": N_("Branding"),
-    "fees": N_("Fees and payouts"),
-}
 # Fields of the profile that customers of a real shop, or its tax office, need.
 _NEEDED: Final = ("support_email", "legal_name", "legal_address")
 _DEFAULT_COLOR: Final = "#0d5c49"  # of pages without an accent color
@@ -90,7 +85,6 @@ async def _render_settings(
         "settings.html",
         status,
         part=part,
-        parts_of_settings=PARTS,
         missing=[name for name in _NEEDED if not getattr(merchant, name)],
         merchant=merchant,
         values=stored if entries is None else {**stored, **entries},

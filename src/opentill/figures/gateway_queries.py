@@ -21,6 +21,7 @@ BETWEEN = Query(
     select gateway, method, currency, sum(payments)::bigint as payments,
         sum(volume_minor)::bigint as volume_minor, sum(failed)::bigint as failed
     from gateway_figures where since >= :since and since < :until
+        and (:only::text[] is null or gateway = any(:only::text[]))
     group by gateway, method, currency
     having sum(payments) > 0 or sum(failed) > 0
     order by gateway, method, currency
@@ -31,7 +32,9 @@ LAST_PAYMENTS = Query(
     LastPayment,
     """
     select gateway, max(since) as since from gateway_figures
-    where since >= :since and payments > 0 group by gateway
+    where since >= :since and payments > 0
+        and (:only::text[] is null or gateway = any(:only::text[]))
+    group by gateway
     """,
 )
 # The sums of each day from its start in `:starts` to the next one, the last of them until `:until`.

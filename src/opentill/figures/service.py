@@ -212,18 +212,26 @@ async def behind_since(tx: Tx, merchant_id: str) -> int | None:
     return min((one.behind_since for one in balances if one.behind_since is not None), default=None)
 
 
-async def sum_by_gateway(tx: Tx, since: int, until: int) -> list[GatewaySums]:
+async def sum_by_gateway(
+    tx: Tx, since: int, until: int, only: Sequence[str] | None = None
+) -> list[GatewaySums]:
     """Return the payments by gateway, method and currency from ``since`` to ``until`` (excluded).
 
-    Both times are full quarter hours, Unix ms. The payments are those of all merchants. Entries
+    Both times are full quarter hours, Unix ms. The payments are those of all merchants, ``only``
+    through these gateways if it is given. Entries
     that are not counted yet are missing, as in ``sum_range``.
     """
-    return await gateway_queries.BETWEEN.all(tx, since=since, until=until)
+    return await gateway_queries.BETWEEN.all(tx, since=since, until=until, only=only)
 
 
-async def list_last_payments(tx: Tx, since: int) -> dict[str, int]:
-    """Return the quarter hour (Unix ms) of each gateway's newest payment since a time, if any."""
-    rows = await gateway_queries.LAST_PAYMENTS.all(tx, since=since)
+async def list_last_payments(
+    tx: Tx, since: int, only: Sequence[str] | None = None
+) -> dict[str, int]:
+    """Return the quarter hour (Unix ms) of each gateway's newest payment since a time, if any.
+
+    ``only``: of these gateways.
+    """
+    rows = await gateway_queries.LAST_PAYMENTS.all(tx, since=since, only=only)
     return {row.gateway: row.since for row in rows}
 
 

@@ -75,6 +75,10 @@ class GatewayAccount(Breaker, frozen=True, kw_only=True):
     revision: int
     created_at: int
     updated_at: int
+    # Whether the merchant has entered the credentials: adapters then call only addresses that
+    # merchants may name.
+    by_merchant: bool = False
+    paused_by_merchant: bool = False  # the merchant has paused it, and may resume it
 
     @property
     def name(self) -> str:

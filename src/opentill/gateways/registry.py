@@ -6,9 +6,10 @@ that takes the ``Settings`` and returns a ``Gateway``. It cannot replace a built
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -25,8 +26,18 @@ from opentill.gateways.routing import (
     parse_allowed,
 )
 from opentill.gateways.sandbox import SandboxGateway
+from opentill.outgoing.client import Forbidden, Policy, ServerPolicy, merchant_server_policy
 
 Factory = Callable[[Settings], Gateway]
+
+
+class BuiltIn(Protocol):
+    """Creates a built-in adapter, which may only call servers that a policy allows."""
+
+    def __call__(self, settings: Settings, server_policy: ServerPolicy = ..., /) -> Gateway:
+        """Create the adapter. Raises ConfigurationError."""
+        ...
+
 
 ENTRY_POINTS: Final = "opentill.gateways"
 
@@ -197,26 +208,27 @@ OPTIONS: Final = (
 )  # fmt: skip
 
 
-def _sandbox(settings: Settings) -> Gateway:
-    return SandboxGateway(settings.sandbox_url, settings.sandbox_secret)
+def _sandbox(settings: Settings, server_policy: ServerPolicy = Policy.only, /) -> Gateway:
+    url, secret = settings.sandbox_url, settings.sandbox_secret
+    return SandboxGateway(url, secret, server_policy=server_policy)
 
 
-def _manual(settings: Settings) -> Gateway:
+def _manual(settings: Settings, _server_policy: ServerPolicy = Policy.only, /) -> Gateway:
     return ManualGateway(instructions(settings.gateway_options))
 
 
-def _imported_late(gateway: str) -> Factory:
+def _imported_late(gateway: str) -> BuiltIn:
     """Return the factory of an adapter that is imported when it is needed: most are not."""
 
-    def create(settings: Settings) -> Gateway:
+    def create(settings: Settings, server_policy: ServerPolicy = Policy.only, /) -> Gateway:
         module = import_module(f"opentill.gateways.{gateway}.configuration")
-        adapter: Gateway = module.make(settings.gateway_options)
+        adapter: Gateway = module.make(settings.gateway_options, server_policy)
         return adapter
 
     return create
 
 
-BUILT_IN: Final[dict[str, Factory]] = {
+BUILT_IN: Final[dict[str, BuiltIn]] = {
     "manual": _manual,
     "sandbox": _sandbox,
     "stripe": _imported_late("stripe"),
@@ -286,6 +298,8 @@ _SANDBOX_CREDENTIALS: Final = (
 # Payments through this gateway are confirmed by the operator, so it has one account.
 _WITHOUT_ACCOUNTS: Final = frozenset({"manual"})
 _CREDENTIAL: Final = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
+# The credentials that are addresses of servers, which adapters call.
+ADDRESSES: Final = ("url", "api_base", "rpc_url")
 
 
 class BadCredentials(ValueError):
@@ -302,6 +316,14 @@ def account_gateways() -> tuple[str, ...]:
     """Return the names of the gateways that can have accounts in the database."""
     names = {*BUILT_IN, *(entry.name for entry in entry_points(group=ENTRY_POINTS))}
     return tuple(sorted(names - _WITHOUT_ACCOUNTS))
+
+
+def merchants_gateways() -> tuple[str, ...]:
+    """Return the names of the gateways of which merchants may add accounts themselves.
+
+    Others do not take the policy that keeps requests out of the operator's networks.
+    """
+    return tuple(sorted(BUILT_IN.keys() - _WITHOUT_ACCOUNTS))
 
 
 def credential_options(gateway: str) -> tuple[Option, ...] | None:
@@ -327,13 +349,23 @@ def secret_names(gateway: str, names: Collection[str]) -> frozenset[str]:
 
 
 def build_account(
-    gateway: str, credentials: Mapping[str, str], methods: str, settings: Settings
+    gateway: str,
+    credentials: Mapping[str, str],
+    methods: str,
+    settings: Settings,
+    *,
+    by_merchant: bool = False,
 ) -> tuple[Gateway, Methods | None]:
     """Create the adapter of an account and parse its methods, None for all of the gateway.
 
-    Raises BadCredentials, also on ``gateway`` and ``methods``.
+    ``by_merchant``: a merchant has entered the credentials, so that the adapter may call only
+    addresses that merchants may name. Raises BadCredentials, also on ``gateway`` and ``methods``.
     """
     _check_names(gateway, credentials)
+    policy: ServerPolicy = Policy.only
+    if by_merchant and not _is_own_bank(gateway, credentials, settings):
+        _check_addresses(credentials, settings)
+        policy = partial(merchant_server_policy, settings)
     options = {f"{gateway}_{name}": value for name, value in credentials.items()}
     if methods and gateway == "epay":  # its adapter reads the methods, with the server's types
         options["epay_methods"] = methods
@@ -345,13 +377,30 @@ def build_account(
             sandbox_url=_required(credentials, "url"),
             sandbox_secret=_required(credentials, "secret"),
         )
-    adapter = _make_account(gateway, msgspec.structs.replace(settings, gateway_options=options))
+    settings = msgspec.structs.replace(settings, gateway_options=options)
+    adapter = _make_account(gateway, settings, policy)
     if not methods or gateway == "epay":
         return adapter, None
     try:
         return adapter, parse_allowed(adapter, gateway, methods)
     except ValueError as error:
         raise BadCredentials("methods", str(error)) from None
+
+
+def _is_own_bank(gateway: str, credentials: Mapping[str, str], settings: Settings) -> bool:
+    """Whether an account is one of this deployment's own sandbox bank."""
+    url = credentials.get("url", "").rstrip("/")
+    return gateway == SANDBOX and bool(url) and url == settings.sandbox_url.rstrip("/")
+
+
+def _check_addresses(credentials: Mapping[str, str], settings: Settings) -> None:
+    for name in ADDRESSES:
+        if url := credentials.get(name, "").strip():
+            try:
+                merchant_server_policy(settings, url)
+            except Forbidden as error:
+                # The address may contain a key.
+                raise BadCredentials(name, f"cannot be called: {error}") from None
 
 
 def _check_names(gateway: str, credentials: Mapping[str, str]) -> None:
@@ -373,13 +422,13 @@ def _required(credentials: Mapping[str, str], name: str) -> str:
     return value
 
 
-def _make_account(gateway: str, settings: Settings) -> Gateway:
+def _make_account(gateway: str, settings: Settings, policy: ServerPolicy) -> Gateway:
     if gateway in _WITHOUT_ACCOUNTS or gateway not in account_gateways():
         choices = ", ".join(account_gateways())
         raise BadCredentials("gateway", f"must be one that can have accounts: {choices}")
     try:
         if gateway in BUILT_IN:
-            return BUILT_IN[gateway](settings)
+            return BUILT_IN[gateway](settings, policy)
         (entry,) = (row for row in entry_points(group=ENTRY_POINTS) if row.name == gateway)
         return _from_outside(entry, settings)
     except ConfigurationError as error:

@@ -209,6 +209,7 @@ def _about_settings(merchant: Merchant, who: str, now: int) -> _Contents:
         "endpoint_changed": change("webhooks set", "https://shop.example/webhooks"),
         "key_changed": change("keys create", "“Shop”, svc_live_…gtZk"),
         "account_changed": change("account set", "DE •••• 3000"),
+        "gateway_changed": change("gateways add", "ga_…: Stripe Europe (stripe)"),
     }
 
 

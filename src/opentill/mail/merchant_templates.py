@@ -220,6 +220,11 @@ _SUBJECT_OF_ACTION: Final = {
     "keys regenerate": N_("API key of {shop} replaced"),
     "keys revoke": N_("API key of {shop} revoked"),
     "webhooks add": N_("Webhook endpoint of {shop} added"),
+    "gateways add": N_("Gateway account of {shop} added"),
+    "gateways rotate": N_("Credentials of a gateway account of {shop} replaced"),
+    "gateways pause": N_("Gateway account of {shop} paused"),
+    "gateways resume": N_("Gateway account of {shop} resumed"),
+    "gateways retire": N_("Gateway account of {shop} retired"),
 }
 _SYSTEM: Final = "opentill"  # who made a change in the audit log, if no person did
 

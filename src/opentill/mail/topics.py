@@ -209,6 +209,22 @@ TOPICS: Final = (
         ),
         ("owner", "finance"),
     ),
+    Topic(
+        "gateway_changed",
+        model.AuditContent,
+        merchant_templates.audit_entry(
+            N_("Gateway account of {shop} changed"),
+            N_(
+                "An account at a payment provider that belongs to {shop} was changed. Payments "
+                "through it go to its owner directly. If nobody on your team made this change, "
+                "contact us immediately and change your passwords."
+            ),
+            N_("View gateway accounts"),
+            "settings/gateway-accounts",
+            N_("Gateway account"),
+        ),
+        ("owner", "finance"),
+    ),
     Topic("digest", DigestContent, merchant_templates.digest, ("owner", "finance")),
     Topic("new_login", model.LoginContent, people_templates.login),
     Topic("account_change", model.AccountChangeContent, people_templates.account_change),

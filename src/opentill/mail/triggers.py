@@ -370,6 +370,12 @@ _AUDIT_TOPICS: Final = {  # action in the audit log → topic
     "keys regenerate": "key_changed",
     "keys revoke": "key_changed",
     "payouts account": "account_changed",
+    # Only of accounts that belong to a merchant.
+    "gateways add": "gateway_changed",
+    "gateways rotate": "gateway_changed",
+    "gateways pause": "gateway_changed",
+    "gateways resume": "gateway_changed",
+    "gateways retire": "gateway_changed",
 }
 # The subject of an entry "webhooks set" begins like this if it changed the endpoint's URL.
 _CHANGED_URL: Final = re.compile(r"\S+ url ")
@@ -388,14 +394,19 @@ async def audit_mails(tx: Tx, entries: Sequence[AuditEntry], since: int) -> list
             mails += await decision_mails.mails_of_standing(tx, entry)
         elif entry.action == "disputes respond":
             mails += await response_mails.mails_of_response(tx, entry)
-        elif entry.action in _AUDIT_TOPICS and (
-            entry.action != "webhooks set" or _CHANGED_URL.match(entry.subject)
-        ):
+        elif _causes_mail(entry):
             content = msgspec.convert(entry, AuditContent, from_attributes=True)
             mails += await topics.mails_to_members(
                 tx, entry.merchant_id, _AUDIT_TOPICS[entry.action], f"audit {entry.number}", content
             )
     return mails
+
+
+def _causes_mail(entry: AuditEntry) -> bool:
+    """Whether members get a mail about an entry."""
+    if entry.action == "webhooks set":
+        return _CHANGED_URL.match(entry.subject) is not None
+    return entry.action in _AUDIT_TOPICS and bool(entry.merchant_id)
 
 
 async def _account_mails(tx: Tx, entry: AuditEntry) -> list[NewMail]:

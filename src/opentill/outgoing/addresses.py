@@ -44,12 +44,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """The addresses that may be connected to.
 
     Either public addresses and those in ``allowed_networks``; or, with ``origin``, only that server
-    in any network, because the operator configured it.
+    in any network, because the operator configured it. Without ``trusts_origin``, it must also be
+    at one of these addresses, because a merchant configured it.
     """
 
     allow_http: bool = False
     allowed_networks: tuple[IPNetwork, ...] = ()
     origin: str = ""  # ``Target.origin`` of the only server that may be called; "" if not limited
+    trusts_origin: bool = True
 
     @classmethod
     def only(cls, url: str) -> "Policy":
@@ -62,7 +64,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         if self.origin:
             if target.origin != self.origin:
                 _refuse("another server than the configured one")
-            return target
+            if self.trusts_origin:
+                return target
         if target.scheme == "http" and not self.allow_http:
             _refuse("it must begin with https://")
         if target.port in _BAD_PORTS:
@@ -86,7 +89,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def allows(self, address: IPAddress) -> bool:
         """Whether an address may be connected to."""
-        if self.origin or any(address in network for network in self.allowed_networks):
+        if self.origin and self.trusts_origin:
+            return True
+        if any(address in network for network in self.allowed_networks):
             return True
         if isinstance(address, IPv4Address):
             return not any(address in network for network in _CLOSED_4)

@@ -25,7 +25,7 @@ from opentill.core import tracing
 from opentill.core.settings import Settings
 from opentill.outgoing.addresses import Forbidden as Forbidden  # noqa: PLC0414 - one of the three
 from opentill.outgoing.addresses import Policy as Policy  # noqa: PLC0414 - what a caller needs
-from opentill.outgoing.addresses import read_ip
+from opentill.outgoing.addresses import parse, read_ip
 
 # Resolves a host name to IP addresses, as text. Raises OSError.
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
@@ -53,11 +53,26 @@ _CHUNK: Final = 64 * 1024
 _HEADERS: Final = {"User-Agent": f"OpenTill/{__version__}", "Accept-Encoding": "identity"}
 
 
+# Returns the policy of an adapter for the URL of its server. Raises Forbidden.
+ServerPolicy = Callable[[str], Policy]
+
+
 def merchant_client(settings: Settings) -> "Outgoing":
     """Create the client for merchants' URLs, with the deployment's policy."""
-    return Outgoing(
-        Policy(allow_http=settings.outgoing_http, allowed_networks=settings.outgoing_allow)
+    return Outgoing(_merchant_policy(settings))
+
+
+def _merchant_policy(settings: Settings) -> Policy:
+    return Policy(allow_http=settings.outgoing_http, allowed_networks=settings.outgoing_allow)
+
+
+def merchant_server_policy(settings: Settings, url: str) -> Policy:
+    """Return the policy for one server that a merchant configured. Raises Forbidden."""
+    policy = msgspec.structs.replace(
+        _merchant_policy(settings), origin=parse(url).origin, trusts_origin=False
     )
+    policy.target(url)
+    return policy
 
 
 class Unreachable(Exception):

@@ -8,6 +8,17 @@ from opentill.gateways.accounts.environment import (
     set_environment_status,
 )
 from opentill.gateways.accounts.follower import following, load_changes
+from opentill.gateways.accounts.lookup import (
+    find,
+    find_by_label,
+    find_id,
+    find_stored,
+    list_accounts,
+    list_broken,
+    list_names,
+    list_stored,
+    with_self_reporting,
+)
 from opentill.gateways.accounts.model import (
     AccountChanges,
     AmountLimit,
@@ -15,6 +26,18 @@ from opentill.gateways.accounts.model import (
     DayLimit,
     NewAccount,
     Problem,
+)
+from opentill.gateways.accounts.own import (
+    MOST_OWN,
+    add_own,
+    allow,
+    allowable,
+    find_own,
+    list_allowed,
+    list_own,
+    require_allowed,
+    rotate_own,
+    set_own_status,
 )
 from opentill.gateways.accounts.service import (
     OVERLAP_MS,
@@ -24,24 +47,16 @@ from opentill.gateways.accounts.service import (
     build_stored,
     change,
     check,
-    find,
-    find_by_label,
-    find_id,
-    find_stored,
-    list_accounts,
-    list_broken,
-    list_names,
-    list_stored,
     mend,
     pause_broken,
     rotate,
     set_status,
-    with_self_reporting,
 )
 from opentill.gateways.accounts.stored_credentials import decrypt
 from opentill.gateways.accounts.terms import breaker_text, cost_texts, day_limit_texts, limit_texts
 
 __all__ = [
+    "MOST_OWN",
     "OVERLAP_MS",
     "AccountChanges",
     "AmountLimit",
@@ -51,6 +66,9 @@ __all__ = [
     "NewAccount",
     "Problem",
     "add",
+    "add_own",
+    "allow",
+    "allowable",
     "breaker_text",
     "build",
     "build_rotated",
@@ -64,20 +82,26 @@ __all__ = [
     "find_breaker",
     "find_by_label",
     "find_id",
+    "find_own",
     "find_stored",
     "following",
     "limit_texts",
     "list_accounts",
+    "list_allowed",
     "list_broken",
     "list_names",
+    "list_own",
     "list_paused",
     "list_stored",
     "load_changes",
     "mend",
     "pause_broken",
+    "require_allowed",
     "rotate",
+    "rotate_own",
     "set_breaker",
     "set_environment_status",
+    "set_own_status",
     "set_status",
     "with_self_reporting",
 ]

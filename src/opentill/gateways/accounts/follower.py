@@ -131,7 +131,11 @@ class AccountFollower:
         settings = self._settings
         credentials = stored_credentials.decrypt(settings, account.id, account.credentials)
         adapter, allowed = registry.build_account(
-            account.gateway, credentials, account.methods, settings
+            account.gateway,
+            credentials,
+            account.methods,
+            settings,
+            by_merchant=account.by_merchant,
         )
         self._calls[id(adapter)] = RunningCalls(adapter)
         return self._gateways.put_account(account, adapter, allowed, self._previous(account))
@@ -146,7 +150,16 @@ class AccountFollower:
             )
         except WrongKey:  # the account was rotated because the key was replaced
             return None
-        adapter, _ = registry.build_account(account.gateway, old, account.methods, self._settings)
+        try:
+            adapter, _ = registry.build_account(
+                account.gateway,
+                old,
+                account.methods,
+                self._settings,
+                by_merchant=account.by_merchant,
+            )
+        except registry.BadCredentials:  # the operator's address, which merchants may not name
+            return None
         self._calls[id(adapter)] = RunningCalls(adapter)
         return adapter
 
@@ -188,6 +201,7 @@ def _has_same_adapter(loaded: StoredAccount, account: StoredAccount) -> bool:
         and loaded.previous_credentials == account.previous_credentials
         and loaded.previous_until == account.previous_until
         and loaded.methods == account.methods
+        and loaded.by_merchant == account.by_merchant
     )
 
 

@@ -33,6 +33,12 @@ class FreePrepaid(msgspec.Struct, frozen=True):
     free_minor: int
 
 
+class AllowedGateway(msgspec.Struct, frozen=True):
+    """A gateway of which a merchant may add and change accounts."""
+
+    gateway: str
+
+
 class PausedGateway(msgspec.Struct, frozen=True):
     """An account of the environment that is paused, by the name of its gateway."""
 
@@ -89,6 +95,7 @@ class NewAccount(msgspec.Struct, frozen=True, kw_only=True):
     costs: tuple[Cost, ...] = ()
     priority: int = DEFAULT_RANK
     weight: int = DEFAULT_RANK
+    by_merchant: bool = False  # the merchant enters the credentials
 
     def __repr__(self) -> str:
         """Omit the credentials."""
@@ -122,6 +129,7 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
     methods: str
     priority: int
     weight: int
+    by_merchant: bool
 
 
 class AccountChanges(msgspec.Struct, frozen=True, kw_only=True):

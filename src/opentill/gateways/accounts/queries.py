@@ -4,7 +4,12 @@ from typing import Final
 
 from opentill.db.query import Command, Query, Value
 from opentill.gateways.account import Breaker, GatewayAccount
-from opentill.gateways.accounts.model import FreePrepaid, PausedGateway, StoredAccount
+from opentill.gateways.accounts.model import (
+    AllowedGateway,
+    FreePrepaid,
+    PausedGateway,
+    StoredAccount,
+)
 
 _LIMITS: Final = """
     coalesce((select array_agg(l.currency order by l.currency)
@@ -27,8 +32,8 @@ _LIMITS: Final = """
 _SHOWN: Final = f"""
     a.id, a.gateway, a.label, a.merchant_id, a.livemode, a.status, a.credential_hints,
     a.previous_until, a.methods, a.priority, a.weight, a.break_below_percent, a.break_slower_ms,
-    a.break_texts, a.break_minutes, a.broken_at, a.broken_reason, a.retry_at, a.revision,
-    a.created_at, a.updated_at,
+    a.break_texts, a.break_minutes, a.broken_at, a.broken_reason, a.retry_at, a.by_merchant,
+    a.paused_by_merchant, a.revision, a.created_at, a.updated_at,
     {_LIMITS}
 """
 _ALL: Final = f"{_SHOWN}, a.credentials, a.previous_credentials"
@@ -41,13 +46,21 @@ LIST = Query(
     order by array_position(array['ACTIVE', 'PAUSED', 'RETIRED'], a.status), a.priority, a.id
     """,  # noqa: S608 - interpolates constants of this program only
 )
+LIST_OWN = Query(
+    GatewayAccount,
+    f"""
+    select {_SHOWN} from gateway_accounts a where a.merchant_id = :merchant_id
+    order by array_position(array['ACTIVE', 'PAUSED', 'RETIRED'], a.status), a.id
+    """,  # noqa: S608 - interpolates constants of this program only
+)
 BY_ID = Query(GatewayAccount, f"select {_SHOWN} from gateway_accounts a where a.id = :id")  # noqa: S608 - interpolates constants of this program only
 STORED_BY_ID = Query(StoredAccount, f"select {_ALL} from gateway_accounts a where a.id = :id")  # noqa: S608 - interpolates constants of this program only
 HAS_LABEL = Value(
     bool,
     """
     select exists (select from gateway_accounts
-        where lower(label) = lower(:label) and status <> 'RETIRED' and id <> :except_id)
+        where lower(label) = lower(:label) and status <> 'RETIRED' and id <> :except_id
+            and coalesce(merchant_id, '') = coalesce(:merchant_id::text, ''))
     """,
 )
 IDS_OF = Query(
@@ -57,9 +70,9 @@ IDS_OF = Query(
 INSERT = Command(
     """
     insert into gateway_accounts (id, gateway, label, merchant_id, livemode, status, credentials,
-        credential_hints, methods, priority, weight, revision, created_at, updated_at)
+        credential_hints, methods, priority, weight, by_merchant, revision, created_at, updated_at)
     values (:id, :gateway, :label, :merchant_id, :livemode, :status, :credentials,
-        :credential_hints, :methods, :priority, :weight, 1, :now, :now)
+        :credential_hints, :methods, :priority, :weight, :by_merchant, 1, :now, :now)
     """,
 )
 INSERT_LIMIT = Command(
@@ -92,7 +105,8 @@ UPDATE = Command(
 SET_STATUS = Command(
     """
     update gateway_accounts
-    set status = :status, revision = revision + 1, updated_at = greatest(updated_at, :now)
+    set status = :status, paused_by_merchant = :by_merchant and :status = 'PAUSED',
+        revision = revision + 1, updated_at = greatest(updated_at, :now)
     where id = :id and status = any(:allowed)
     """,
 )
@@ -117,10 +131,24 @@ ROTATE = Command(
     update gateway_accounts
     set previous_credentials = credentials, previous_until = :previous_until,
         credentials = :credentials, credential_hints = :credential_hints,
-        revision = revision + 1, updated_at = greatest(updated_at, :now)
+        by_merchant = by_merchant or :by_merchant, revision = revision + 1,
+        updated_at = greatest(updated_at, :now)
     where id = :id
     """,
 )
+ALLOWED_GATEWAYS = Query(
+    AllowedGateway,
+    """
+    select unnest(gateways) as gateway from merchant_gateways where merchant_id = :merchant_id
+    """,
+)
+ALLOW_GATEWAYS = Command(
+    """
+    insert into merchant_gateways (merchant_id, gateways) values (:merchant_id, :gateways)
+    on conflict (merchant_id) do update set gateways = excluded.gateways
+    """,
+)
+ALLOW_NO_GATEWAYS = Command("delete from merchant_gateways where merchant_id = :merchant_id")
 # The free prepaid balances of merchants, from which fees of their own accounts are taken.
 FREE_PREPAID = Query(
     FreePrepaid,

@@ -6,7 +6,7 @@ transaction.
 
 import re
 import time
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 import asyncpg
@@ -14,7 +14,7 @@ import msgspec
 
 from opentill import merchants
 from opentill.core.encryption import WrongKey
-from opentill.core.errors import Contended, Invalid, NotFound
+from opentill.core.errors import Contended, Invalid
 from opentill.core.ids import is_id, new_id
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
@@ -23,13 +23,12 @@ from opentill.gateways.account import (
     LIVE_PREFIX,
     TEST_PREFIX,
     AccountStatus,
-    Breaker,
     GatewayAccount,
     is_account_id,
 )
 from opentill.gateways.account_modes import mode_of_credentials
 from opentill.gateways.accounts import environment as environment_accounts
-from opentill.gateways.accounts import queries, stored_credentials, terms
+from opentill.gateways.accounts import lookup, queries, stored_credentials, terms
 from opentill.gateways.accounts.model import (
     MAX_CREDENTIAL,
     AccountChanges,
@@ -64,13 +63,20 @@ _FROM: Final[Mapping[AccountStatus, tuple[AccountStatus, ...]]] = {
 def build(new: NewAccount, settings: Settings) -> Gateway:
     """Create the adapter of a new account, to check its credentials. Raises Invalid by field."""
     _check_fields(new)
-    adapter = _build(new.gateway, new.credentials, new.methods, settings)
+    adapter = _build(
+        new.gateway, new.credentials, new.methods, settings, by_merchant=new.by_merchant
+    )
     _mode(new)
     return adapter
 
 
 def _build(
-    gateway: str, credentials: Mapping[str, str], methods: str, settings: Settings
+    gateway: str,
+    credentials: Mapping[str, str],
+    methods: str,
+    settings: Settings,
+    *,
+    by_merchant: bool,
 ) -> Gateway:
     for name, value in credentials.items():
         text = "".join(value.splitlines()) if _PEM in value else value
@@ -78,7 +84,9 @@ def _build(
             reason = f"{name} must be at most {MAX_CREDENTIAL} printable characters, or in PEM"
             raise Invalid(name, reason)
     try:
-        adapter, _ = registry.build_account(gateway, credentials, methods, settings)
+        adapter, _ = registry.build_account(
+            gateway, credentials, methods, settings, by_merchant=by_merchant
+        )
     except registry.BadCredentials as error:
         raise Invalid(error.field, str(error)) from None
     return adapter
@@ -91,7 +99,9 @@ def build_stored(account: StoredAccount, settings: Settings) -> Gateway:
     except WrongKey:
         reason = "account must be one whose credentials were encrypted with this key: rotate it"
         raise Invalid("account", reason) from None
-    return _build(account.gateway, credentials, account.methods, settings)
+    return _build(
+        account.gateway, credentials, account.methods, settings, by_merchant=account.by_merchant
+    )
 
 
 async def check(adapter: Gateway) -> Problem | None:
@@ -120,7 +130,7 @@ async def add(
     await build(new, settings).close()
     livemode = _mode(new)
     label = new.label.strip()
-    await _check_label_is_free(tx, label)
+    await _check_label_is_free(tx, label, new.merchant_id)
     if new.merchant_id is not None:
         await merchants.find(tx, new.merchant_id)
     prefix: Literal["ga", "gat"] = LIVE_PREFIX if livemode else TEST_PREFIX
@@ -139,6 +149,7 @@ async def add(
         methods=new.methods,
         priority=new.priority,
         weight=new.weight,
+        by_merchant=new.by_merchant,
     )
     try:
         await queries.INSERT.run(tx, row, now=now)
@@ -149,16 +160,19 @@ async def add(
         await queries.INSERT_COST.run(tx, cost, account_id=account_id)
     subject = f"{account_id}: {label} ({new.gateway})"
     await merchants.record_audit(tx, actor, "gateways add", new.merchant_id or "", subject, now)
-    return await find(tx, account_id)
+    return await lookup.find(tx, account_id)
 
 
-async def _check_label_is_free(tx: Tx, label: str, except_id: str = "") -> None:
-    if await queries.HAS_LABEL.get(tx, label=label, except_id=except_id):
+async def _check_label_is_free(
+    tx: Tx, label: str, merchant_id: str | None, except_id: str = ""
+) -> None:
+    names = {"label": label, "merchant_id": merchant_id, "except_id": except_id}
+    if await queries.HAS_LABEL.get(tx, **names):
         raise _label_taken(label)
 
 
 def _label_taken(label: str) -> Invalid:
-    reason = f"label must be one that no other account has: {label!r} is taken"
+    reason = f"label must be one that no other account of its owner has: {label!r} is taken"
     return Invalid("label", reason)
 
 
@@ -193,14 +207,6 @@ def _mode(new: NewAccount) -> bool:
     return mode
 
 
-async def find(tx: Tx, account_id: str) -> GatewayAccount:
-    """Return an account. Raises NotFound."""
-    account = await queries.BY_ID.first(tx, id=account_id) if is_id(account_id) else None
-    if account is None:
-        raise NotFound
-    return account
-
-
 async def change(
     tx: Tx,
     settings: Settings,
@@ -215,10 +221,10 @@ async def change(
     A day limit counts the payments that begin while it is set.
     """
     terms.check_terms(changes)
-    stored = await find_stored(tx, account_id)
+    stored = await lookup.find_stored(tx, account_id)
     label = stored.label if changes.label is None else changes.label.strip()
     if stored.status != "RETIRED":
-        await _check_label_is_free(tx, label, account_id)
+        await _check_label_is_free(tx, label, stored.merchant_id, account_id)
     methods = stored.methods if changes.methods is None else changes.methods
     if methods != stored.methods:
         await build_stored(msgspec.structs.replace(stored, methods=methods), settings).close()
@@ -252,7 +258,7 @@ async def change(
     for cost in costs.values():
         if cost.currency not in changes.without_cost:
             await queries.INSERT_COST.run(tx, cost, account_id=account_id)
-    account = await find(tx, account_id)
+    account = await lookup.find(tx, account_id)
     before, after = terms.terms_of(stored), terms.terms_of(account)
     changed = [
         f"{name} {before[name]} → {after[name]}" for name in after if before[name] != after[name]
@@ -273,7 +279,7 @@ async def pause_broken(tx: Tx, account_id: str, reason: str, now: int) -> bool:
     text = reason[:_LONGEST_REASON]
     if not await queries.BREAK.run(tx, id=account_id, reason=text, now=real_now):
         return False
-    account = await find(tx, account_id)
+    account = await lookup.find(tx, account_id)
     await _record(tx, Actor(_ITSELF, text), account, "gateways break", now)
     return True
 
@@ -284,103 +290,32 @@ async def mend(tx: Tx, account_id: str, now: int) -> bool:
         return await environment_accounts.mend(tx, account_id, now)
     if not await queries.MEND.run(tx, id=account_id):
         return False
-    account = await find(tx, account_id)
+    account = await lookup.find(tx, account_id)
     await _record(tx, Actor(_ITSELF, "a payment succeeded"), account, "gateways mend", now)
     return True
 
 
-async def list_broken(tx: Tx) -> list[Breaker]:
-    """Return the accounts that are paused for their failures, first those of the environment."""
-    listed = await list_accounts(tx)
-    broken = [each for each in listed if each.broken_at is not None and each.status == "ACTIVE"]
-    return [*await environment_accounts.list_broken(tx), *broken]
-
-
-async def find_stored(tx: Tx, account_id: str) -> StoredAccount:
-    """Return an account with its encrypted credentials. Raises NotFound."""
-    account = await queries.STORED_BY_ID.first(tx, id=account_id) if is_id(account_id) else None
-    if account is None:
-        raise NotFound
-    return account
-
-
-async def find_by_label(tx: Tx, text: str) -> GatewayAccount:
-    """Return the account with an id or a label; labels of retired accounts count last.
-
-    Raises NotFound.
-    """
-    if is_id(text):
-        return await find(tx, text)
-    label = text.strip().lower()
-    for account in await list_accounts(tx):
-        if account.label.lower() == label:
-            return account
-    raise NotFound
-
-
-async def find_id(tx: Tx, text: str, environment: Container[str]) -> str:
-    """Return the id of the account with an id, a label, or the name of an environment's gateway.
-
-    ``environment`` has the gateways of the environment. Raises Invalid on ``account``.
-    """
-    if text.strip() in environment:
-        return text.strip()
-    try:
-        return (await find_by_label(tx, text)).id
-    except NotFound:
-        reason = "account must be the id or the label of one, or one of OPENTILL_GATEWAYS"
-        raise Invalid("account", f"{reason}, not {text!r}") from None
-
-
-async def list_accounts(tx: Tx) -> list[GatewayAccount]:
-    """Return all accounts, active ones first, in the order of their priority."""
-    return await queries.LIST.all(tx)
-
-
-async def list_names(tx: Tx) -> dict[str, str]:
-    """Return how reports name each account in the database, by id."""
-    return {account.id: account.name for account in await list_accounts(tx)}
-
-
-async def list_stored(tx: Tx) -> list[StoredAccount]:
-    """Return all accounts with their encrypted credentials."""
-    return await queries.STORED.all(tx)
-
-
-async def with_self_reporting(tx: Tx, reporting: Container[str]) -> Container[str]:
-    """Return the gateways of ``reporting`` and the accounts that report every refund themselves."""
-    gateways = registry.self_reporting(registry.account_gateways())
-    accounts = await queries.IDS_OF.all(tx, gateways=list(gateways))
-    return _Either(reporting, frozenset(account.id for account in accounts))
-
-
-class _Either(msgspec.Struct, frozen=True):
-    """Names that are in either of two containers."""
-
-    gateways: Container[str]
-    accounts: frozenset[str]
-
-    def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str):
-            return False
-        return name in (self.accounts if is_account_id(name) else self.gateways)
-
-
 async def set_status(
-    tx: Tx, account_id: str, status: AccountStatus, now: int, *, actor: Actor
+    tx: Tx,
+    account_id: str,
+    status: AccountStatus,
+    now: int,
+    *,
+    actor: Actor,
+    by_merchant: bool = False,
 ) -> GatewayAccount:
     """Activate, pause or retire an account. Idempotent. Raises NotFound, and Invalid on ``status``.
 
     An account that is not active takes no new payment. Its callbacks, queries and refunds go on.
     """
-    await find(tx, account_id)
+    await lookup.find(tx, account_id)
     allowed = list(_FROM[status])
     changed = await queries.SET_STATUS.run(
-        tx, id=account_id, status=status, allowed=allowed, now=now
+        tx, id=account_id, status=status, allowed=allowed, by_merchant=by_merchant, now=now
     )
     if status == "ACTIVE":  # also if the account paused itself
         changed += await queries.MEND.run(tx, id=account_id)
-    account = await find(tx, account_id)
+    account = await lookup.find(tx, account_id)
     if changed:
         await _record(tx, actor, account, _ACTIONS[status], now)
     elif account.status != status:
@@ -396,17 +331,24 @@ _ACTIONS: Final[Mapping[AccountStatus, str]] = {
 
 
 def build_rotated(
-    account: GatewayAccount, credentials: Mapping[str, str], settings: Settings
+    account: GatewayAccount,
+    credentials: Mapping[str, str],
+    settings: Settings,
+    *,
+    by_merchant: bool = False,
 ) -> Gateway:
     """Create the adapter of an account with new credentials, to check them. Raises Invalid."""
     mode = mode_of_credentials(account.gateway, credentials)
     if mode is not None and mode != account.livemode:
         kind = "real" if account.livemode else "test"
         raise Invalid("credentials", f"credentials must be for {kind} money, as the account is")
-    return _build(account.gateway, credentials, account.methods, settings)
+    is_by_merchant = by_merchant or account.by_merchant
+    return _build(
+        account.gateway, credentials, account.methods, settings, by_merchant=is_by_merchant
+    )
 
 
-async def rotate(
+async def rotate(  # noqa: PLR0913 - the credentials and how they replace others
     tx: Tx,
     settings: Settings,
     account_id: str,
@@ -415,6 +357,7 @@ async def rotate(
     *,
     actor: Actor,
     overlap_ms: int = OVERLAP_MS,
+    by_merchant: bool = False,
 ) -> GatewayAccount:
     """Replace an account's credentials; the old ones verify callbacks for ``overlap_ms``.
 
@@ -423,18 +366,19 @@ async def rotate(
     if not 0 <= overlap_ms <= MAX_OVERLAP_MS:
         days = MAX_OVERLAP_MS // OVERLAP_MS
         raise Invalid("overlap", f"overlap must be from 0 to {days * 24} hours")
-    account = await find(tx, account_id)
-    await build_rotated(account, credentials, settings).close()
+    account = await lookup.find(tx, account_id)
+    await build_rotated(account, credentials, settings, by_merchant=by_merchant).close()
     await queries.ROTATE.run(
         tx,
         id=account_id,
         credentials=stored_credentials.encrypt(settings, account_id, credentials),
         credential_hints=stored_credentials.encode_hints(account.gateway, credentials),
         previous_until=now + overlap_ms,
+        by_merchant=by_merchant,
         now=now,
     )
     await _record(tx, actor, account, "gateways rotate", now)
-    return await find(tx, account_id)
+    return await lookup.find(tx, account_id)
 
 
 async def _record(

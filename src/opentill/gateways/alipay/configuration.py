@@ -14,7 +14,7 @@ from opentill.gateways.alipay import keys
 from opentill.gateways.alipay.client import AlipayGateway, Options
 from opentill.gateways.alipay.keys import BadCertificate, Certificates, Credentials
 from opentill.gateways.alipay.wire import PRODUCTS, Product
-from opentill.outgoing.client import Outgoing, Policy
+from opentill.outgoing.client import Outgoing, Policy, ServerPolicy
 
 T = TypeVar("T")
 _PREFIX: Final = "OPENTILL_GATEWAY_"
@@ -25,14 +25,14 @@ _SELLER_ID: Final = re.compile(r"2088[0-9]{12}", re.ASCII)
 _CERTIFICATES: Final = ("alipay_app_cert", "alipay_cert", "alipay_root_cert")
 
 
-def make(options: Mapping[str, str]) -> AlipayGateway:
+def make(options: Mapping[str, str], server_policy: ServerPolicy = Policy.only) -> AlipayGateway:
     """Create the adapter, which connects to the configured server only.
 
     ``options`` have lower-case names such as ``alipay_app_id``. Raises ConfigurationError, which
     names the setting and the accepted values.
     """
     configured = read(options, keys.utc_now())
-    return AlipayGateway(configured, Outgoing(Policy.only(configured.url)))
+    return AlipayGateway(configured, Outgoing(server_policy(configured.url)))
 
 
 def read(options: Mapping[str, str], now: datetime) -> Options:

@@ -10,21 +10,21 @@ from opentill.core.money import EXPONENTS
 from opentill.core.payment_methods import METHODS, Method
 from opentill.gateways.epay.client import EpayGateway, Options
 from opentill.gateways.epay.wire import DEFAULT_CURRENCY, TYPES
-from opentill.outgoing.client import Outgoing, Policy
+from opentill.outgoing.client import Outgoing, Policy, ServerPolicy
 
 _PREFIX: Final = "OPENTILL_GATEWAY_EPAY_"
 _USUAL: Final = "ALIPAY,WECHAT_PAY"
 _TYPE: Final = re.compile(r"[A-Za-z0-9_]{1,32}", re.ASCII)
 
 
-def make(options: Mapping[str, str]) -> EpayGateway:
+def make(options: Mapping[str, str], server_policy: ServerPolicy = Policy.only) -> EpayGateway:
     """Create the adapter, which connects to the configured server only.
 
     ``options`` have lower-case names such as ``epay_url``. Raises ConfigurationError, which names
     the setting and the accepted values.
     """
     configured = read(options)
-    return EpayGateway(configured, Outgoing(Policy.only(configured.url)))
+    return EpayGateway(configured, Outgoing(server_policy(configured.url)))
 
 
 def read(options: Mapping[str, str]) -> Options:

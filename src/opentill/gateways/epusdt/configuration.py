@@ -9,7 +9,7 @@ from opentill.core.errors import ConfigurationError
 from opentill.core.money import EXPONENTS
 from opentill.gateways.epusdt.client import BepusdtGateway, EpusdtGateway, Options
 from opentill.gateways.epusdt.wire import MOST_DECIMALS
-from opentill.outgoing.client import Outgoing, Policy
+from opentill.outgoing.client import Outgoing, Policy, ServerPolicy
 
 _PREFIX: Final = "OPENTILL_GATEWAY_EPUSDT_"
 _CURRENCY: Final = "CNY"
@@ -29,7 +29,7 @@ _FORK_PARAMETERS: Final = {
 _EXAMPLE: Final = "epusdt_password_xasddawqe"
 
 
-def make(options: Mapping[str, str]) -> EpusdtGateway:
+def make(options: Mapping[str, str], server_policy: ServerPolicy = Policy.only) -> EpusdtGateway:
     """Create the adapter, which connects to the configured server only.
 
     ``options`` have lower-case names such as ``epusdt_url``. Raises ConfigurationError, which names
@@ -37,7 +37,7 @@ def make(options: Mapping[str, str]) -> EpusdtGateway:
     """
     configured = read(options)
     kind = EpusdtGateway if configured.fork is None else BepusdtGateway
-    return kind(configured, Outgoing(Policy.only(configured.url)))
+    return kind(configured, Outgoing(server_policy(configured.url)))
 
 
 def read(options: Mapping[str, str]) -> Options:

@@ -11,7 +11,7 @@ from opentill.gateways.evm.client import EvmGateway, Options
 from opentill.gateways.evm.extended_keys import read_receiving_key
 from opentill.gateways.evm.rpc import Node
 from opentill.gateways.evm.tokens import CHAINS, read_tokens
-from opentill.outgoing.client import Outgoing, Policy
+from opentill.outgoing.client import Outgoing, Policy, ServerPolicy
 
 _PREFIX: Final = "OPENTILL_GATEWAY_EVM_"
 _CONFIRMATIONS: Final = 12
@@ -19,14 +19,14 @@ _MOST_CONFIRMATIONS: Final = 1_000
 _CHAIN_ID: Final = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
 
 
-def make(options: Mapping[str, str]) -> EvmGateway:
+def make(options: Mapping[str, str], server_policy: ServerPolicy = Policy.only) -> EvmGateway:
     """Create the adapter, which connects to the configured node only.
 
     ``options`` have lower-case names such as ``evm_rpc_url``. Raises ConfigurationError, which
     names the setting and the accepted values.
     """
     configured = read(options)
-    outgoing = Outgoing(Policy.only(configured.rpc_url))
+    outgoing = Outgoing(server_policy(configured.rpc_url))
     return EvmGateway(configured, Chain(Node(configured.rpc_url, outgoing)))
 
 

@@ -10,14 +10,14 @@ from opentill.gateways.account_modes import mode_of_credentials
 from opentill.gateways.paypal.certificates import Certificates, read_chain
 from opentill.gateways.paypal.client import PayPalGateway
 from opentill.gateways.paypal.transport import Options
-from opentill.outgoing.client import Outgoing, Policy
+from opentill.outgoing.client import Outgoing, Policy, ServerPolicy
 
 _PREFIX: Final = "OPENTILL_GATEWAY_PAYPAL_"
 URL: Final = "https://api-m.paypal.com"
 SANDBOX_URL: Final = "https://api-m.sandbox.paypal.com"
 
 
-def make(options: Mapping[str, str]) -> PayPalGateway:
+def make(options: Mapping[str, str], server_policy: ServerPolicy = Policy.only) -> PayPalGateway:
     """Create the adapter, which connects to PayPal, or to another configured server, only.
 
     ``options`` have lower-case names such as ``paypal_client_id``. Raises ConfigurationError, which
@@ -25,15 +25,19 @@ def make(options: Mapping[str, str]) -> PayPalGateway:
     """
     configured = read(options)
     return PayPalGateway(
-        configured, Outgoing(Policy.only(configured.url)), make_certificates(configured)
+        configured,
+        Outgoing(server_policy(configured.url)),
+        make_certificates(configured, server_policy=server_policy),
     )
 
 
-def make_certificates(options: Options, pause_s: float | None = None) -> Certificates:
+def make_certificates(
+    options: Options, pause_s: float | None = None, server_policy: ServerPolicy = Policy.only
+) -> Certificates:
     """Create the verifier of webhooks; ``pause_s`` is that between downloads."""
     is_paypal = mode_of_credentials("paypal", {"url": options.url}) is not None
     # Certificates are at another host than the API. Their addresses are checked before.
-    outgoing = Outgoing(Policy() if is_paypal else Policy.only(options.url))
+    outgoing = Outgoing(Policy() if is_paypal else server_policy(options.url))
     pauses = {} if pause_s is None else {"pause_s": pause_s}
     return Certificates(options.url, options.trusted, outgoing, **pauses)
 

@@ -25,7 +25,7 @@ from opentill.gateways.model import (
     RefundRequest,
 )
 from opentill.gateways.sandbox import wire
-from opentill.outgoing.client import Outgoing, Policy, Response
+from opentill.outgoing.client import Outgoing, Policy, Response, ServerPolicy
 
 T = TypeVar("T")
 
@@ -75,13 +75,19 @@ class SandboxGateway:
     name = "sandbox"
     report_delay_ms = 0
 
-    def __init__(self, url: str, secret: str, timeout_s: float = _TOTAL_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        secret: str,
+        timeout_s: float = _TOTAL_S,
+        server_policy: ServerPolicy = Policy.only,
+    ) -> None:
         """``secret`` is shared with the bank at ``url``. Raises Forbidden for a malformed URL."""
         self._url = url.rstrip("/")
         self._secret = secret.encode()
         self._headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
         self._timeout_s = timeout_s
-        self._outgoing = Outgoing(Policy.only(self._url))
+        self._outgoing = Outgoing(server_policy(self._url))
 
     def methods(self, currency: str) -> tuple[Method, ...]:
         """Return the payment methods for the currency, the preferred first."""

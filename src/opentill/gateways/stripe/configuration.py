@@ -7,12 +7,12 @@ import stripe
 
 from opentill.core.errors import ConfigurationError
 from opentill.gateways.stripe.client import StripeGateway
-from opentill.outgoing.client import Forbidden, Outgoing, Policy
+from opentill.outgoing.client import Forbidden, Outgoing, Policy, ServerPolicy
 
 _KEYS: Final = ("sk_", "rk_")  # prefixes of secret keys and of restricted keys
 
 
-def make(options: Mapping[str, str]) -> StripeGateway:
+def make(options: Mapping[str, str], server_policy: ServerPolicy = Policy.only) -> StripeGateway:
     """Create the adapter, which connects only to Stripe's server or the one configured instead.
 
     Raises ConfigurationError, which names the variable and the accepted values.
@@ -23,7 +23,7 @@ def make(options: Mapping[str, str]) -> StripeGateway:
     secrets = tuple(_required_values(options, "stripe_webhook_secret"))
     base = options.get("stripe_api_base", stripe.DEFAULT_API_BASE)
     try:
-        policy = Policy.only(base)
+        policy = server_policy(base)
     except Forbidden as error:
         _refuse("stripe_api_base", f"is {base!r}; {error}")
     return StripeGateway(key, secrets, base, Outgoing(policy))

@@ -11,7 +11,7 @@ from opentill.gateways.wechat_pay.certificates import PUBLIC_KEY_PREFIX
 from opentill.gateways.wechat_pay.client import WeChatPayGateway
 from opentill.gateways.wechat_pay.transport import Options
 from opentill.gateways.wechat_pay.wire import PRODUCTS, Account, Product
-from opentill.outgoing.client import Outgoing, Policy
+from opentill.outgoing.client import Outgoing, Policy, ServerPolicy
 
 T = TypeVar("T")
 _PREFIX: Final = "OPENTILL_GATEWAY_WECHAT_PAY_"
@@ -20,14 +20,14 @@ USUAL_PRODUCTS: Final = "native"
 _SERIAL: Final = re.compile(r"[0-9A-Fa-f]{1,40}", re.ASCII)
 
 
-def make(options: Mapping[str, str]) -> WeChatPayGateway:
+def make(options: Mapping[str, str], server_policy: ServerPolicy = Policy.only) -> WeChatPayGateway:
     """Create the adapter, which connects to the configured server only.
 
     ``options`` have lower-case names such as ``wechat_pay_mchid``. Raises ConfigurationError, which
     names the setting and the accepted values.
     """
     configured = read(options)
-    return WeChatPayGateway(configured, Outgoing(Policy.only(configured.url)))
+    return WeChatPayGateway(configured, Outgoing(server_policy(configured.url)))
 
 
 def read(options: Mapping[str, str]) -> Options:

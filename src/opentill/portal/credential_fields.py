@@ -6,11 +6,11 @@ from typing import Final
 
 import msgspec
 
-from opentill.console.account_labels import CREDENTIAL, CREDENTIAL_HINT
 from opentill.core.errors import Invalid
 from opentill.core.settings import SANDBOX, Settings
 from opentill.gateways import registry
 from opentill.gateways.accounts import Problem
+from opentill.portal.gateway_labels import CREDENTIAL, CREDENTIAL_HINT
 from opentill.portal.model import SECRET_PREFIX
 from opentill.web.translations import N_
 
