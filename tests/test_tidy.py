@@ -162,6 +162,7 @@ def test_no_feature_imports_the_queries_of_another(path: Path) -> None:
 CLOCKS: Final = {
     "http/operations.py": "now_ms, the clock of requests",
     "core/ids.py": "the time in an id",
+    "epay/timestamps.py": "real time: timestamps of messages, which shops check",
     "http/middleware.py": "the duration of a request",
     "deposits/scanning.py": "real time: leases, and the age of blocks",
     "db/migrations.py": "the time at which a file was applied",

@@ -15,7 +15,6 @@ import structlog
 from opentill.context import App
 from opentill.core import encryption, log
 from opentill.core.errors import Unavailable
-from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 from opentill.epay import credentials, notices, queries, refunding, replays, service
 from opentill.epay.model import Notice
@@ -181,8 +180,7 @@ def _short(text: str) -> str:
 async def prune(tx: Tx, now: int) -> int:
     """Delete a batch of expired refund requests and used signatures; return their number."""
     requests = await queries.PRUNE_REQUESTS.run(tx, until=now - refunding.REPEATABLE_MS)
-    until = now_ms() - replays.REMEMBERED_MS
-    return requests + await queries.PRUNE_SIGNATURES.run(tx, until=until)
+    return requests + await replays.prune(tx)
 
 
 async def make_due(tx: Tx, now: int) -> None:

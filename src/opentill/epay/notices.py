@@ -15,9 +15,8 @@ from opentill.context import App
 from opentill.core import encryption, hostnames
 from opentill.core.errors import ConfigurationError, Invalid, NotFound
 from opentill.core.settings import Settings
-from opentill.db.clock import now_ms
 from opentill.db.database import Tx
-from opentill.epay import credentials, platform_key, queries, reports
+from opentill.epay import credentials, platform_key, queries, reports, timestamps
 from opentill.epay.model import (
     VERSION_2,
     Credentials,
@@ -126,10 +125,10 @@ async def signed_message(
     merchant_credentials: Credentials = await queries.OF_MERCHANT.one(tx, merchant_id=merchant_id)
     secret_key = settings.secret_key
     if order.version == VERSION_2:
-        now = now_ms()
-        signer = await platform_key.find_signer(tx, secret_key, now)
+        now = timestamps.now_s()
+        signer = await platform_key.find_signer(tx, secret_key, now * 1000)
         return order, await message_of_v2(
-            order, merchant_credentials.pid, signer, settings.epay_time_zone, now // 1000
+            order, merchant_credentials.pid, signer, settings.epay_time_zone, now
         )
     return order, message(
         order, merchant_credentials.pid, credentials.decrypt(merchant_credentials, secret_key)

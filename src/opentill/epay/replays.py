@@ -8,15 +8,12 @@ the same path it may be used again: each path is idempotent.
 import hashlib
 from typing import Final
 
-from opentill.db.clock import now_ms
 from opentill.db.database import Tx
-from opentill.epay import queries
+from opentill.epay import queries, timestamps
 from opentill.epay.model import WRONG_KEY, Refused
 
-# A timestamp may differ from our clock by this, in both directions.
-MAX_SKEW_S: Final = 300
 # Longer than any timestamp is valid, also for a server whose clock differs a little.
-REMEMBERED_MS: Final = (2 * MAX_SKEW_S + 60) * 1000
+REMEMBERED_MS: Final = (2 * timestamps.MAX_SKEW_S + 60) * 1000
 
 
 async def use(tx: Tx, merchant_id: str, signature: bytes, path: str, *, changes: bool) -> None:
@@ -33,7 +30,13 @@ async def use(tx: Tx, merchant_id: str, signature: bytes, path: str, *, changes:
         merchant_id=merchant_id,
         signature=hashlib.sha256(signature).digest(),
         path=path,
-        now=now_ms(),
+        now=timestamps.now_s() * 1000,
     )
     if changes and first_path != path:
         raise Refused(WRONG_KEY, "该签名已用于其他接口，请用新的时间戳重新签名")
+
+
+async def prune(tx: Tx) -> int:
+    """Delete a batch of signatures whose timestamps have expired; return their number."""
+    until = timestamps.now_s() * 1000 - REMEMBERED_MS
+    return await queries.PRUNE_SIGNATURES.run(tx, until=until)

@@ -4,7 +4,6 @@ An unknown pid, a merchant without a key and a wrong signature get the same resp
 work, so that nobody learns which pids exist.
 """
 
-import re
 import secrets
 from typing import Final
 
@@ -13,8 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPubli
 from opentill import merchants
 from opentill.context import App
 from opentill.core import log
-from opentill.db.clock import now_ms
-from opentill.epay import replays, service
+from opentill.epay import replays, service, timestamps
 from opentill.epay.model import BUSINESS, MISSING, WRONG_KEY, EpayMerchant, Refused
 from opentill.epay.request import Request
 from opentill.epay.service import EpayCaller
@@ -22,7 +20,6 @@ from opentill.epay.v2.fields import Fields
 from opentill.gateways.epay import rsa_signature
 
 NOT_GENUINE: Final = "RSA签名校验失败"
-_TIMESTAMP: Final = re.compile(r"[0-9]{10}", re.ASCII)
 # Replaces the key of an unknown merchant. Nobody knows the private half of a random modulus.
 _NOBODYS_MODULUS: Final = secrets.randbits(2048) | 1 << 2047 | 1
 _NOBODYS_KEY: Final = RSAPublicNumbers(65537, _NOBODYS_MODULUS).public_key()
@@ -67,8 +64,7 @@ def _check_form(request: Request) -> None:
     timestamp = request.get("timestamp")
     if not timestamp:
         raise Refused(WRONG_KEY, "时间戳(timestamp)字段不能为空")
-    is_number = _TIMESTAMP.fullmatch(timestamp) is not None
-    if not is_number or abs(now_ms() // 1000 - int(timestamp)) > replays.MAX_SKEW_S:
+    if not timestamps.is_recent(timestamp):
         raise Refused(WRONG_KEY, "时间戳字段不正确，请检查服务器时间")
 
 

@@ -11,8 +11,7 @@ import structlog
 from opentill.context import App
 from opentill.core import encryption
 from opentill.core.errors import ConfigurationError, Unavailable
-from opentill.db.clock import now_ms
-from opentill.epay import credentials, platform_key
+from opentill.epay import credentials, platform_key, timestamps
 from opentill.epay.platform_key import Signer
 from opentill.gateways.epay import rsa_signature
 
@@ -42,7 +41,7 @@ class ResponseSigner:
             if value not in ("", None)
         }
         # The reference server sends the timestamp as text.
-        fields["timestamp"] = str(now_ms() // 1000)
+        fields["timestamp"] = str(timestamps.now_s())
         signer = await self._signer(app)
         if signer is None:
             return fields
