@@ -6,6 +6,7 @@ from html import unescape
 
 from dashboard.pages import text_of
 from opentill import adjustments, merchants, payouts
+from opentill.portal import bank_fields
 from opentill.portal.bank_fields import UNINHABITED
 from opentill.web.language import Localizer
 from support.api_server import Shop
@@ -157,6 +158,13 @@ def test_each_country_stores_the_code_of_its_clearing_system(shop: Shop) -> None
         account = shop.api_server.tx(lambda tx: payouts.find_account(tx, shop.id))
         assert account is not None
         assert (account.country, (account.bank_code, account.bic)) == (country, stored)
+
+
+def test_a_saved_code_is_written_as_its_country_writes_it() -> None:
+    written = {("GB", "200000"): "20-00-00", ("JP", "0001001"): "0001-001"}
+    unchanged = {("US", "021000021"), ("CA", "000312345"), ("HK", "004"), ("DE", "")}
+    for (country, code), text in (written | {pair: pair[1] for pair in unchanged}).items():
+        assert bank_fields.format_code(country, code) == text
 
 
 def test_a_country_with_ibans_takes_no_other_number(shop: Shop) -> None:

@@ -88,6 +88,7 @@ async def show(
             for row in balances
             if row.available > 0
         ],
+        stored_code=bank_fields.format_code(stored.country, stored.bank_code) if stored else "",
         stored_code_label=bank_fields.code_label(stored.country) if stored else "",
         errors=errors or {},
     )

@@ -232,15 +232,25 @@ def of_country(country: str) -> CountryFields:
         number=Field(
             name="account",
             label=N_("IBAN"),
-            hint=N_("{number} letters and digits, the first of which are {country}."),
+            hint=N_("{number} letters and digits, such as {example}."),
             error=N_("It must begin with {country} and two digits; letters and digits follow."),
             pattern=f"{country}[0-9]{{2}}[A-Z0-9]{{{length - 4}}}",
-            values={"number": str(length), "country": country},
+            values={"number": str(length), "country": country, "example": f"{country}12 3456 …"},
             lengths=(length, length),
         ),
         is_iban=True,
         has_check_digits=True,
     )
+
+
+def format_code(country: str, code: str) -> str:
+    """Return the code of a bank in groups, as the country writes it, such as ``20-00-00``."""
+    field = of_country(country).find("clearing")
+    example = "" if field is None else field.values.get("example", "")
+    if len(example.replace("-", "")) != len(code):
+        return code
+    digits = iter(code)
+    return "".join(sign if sign == "-" else next(digits) for sign in example)
 
 
 def code_label(country: str) -> str:
