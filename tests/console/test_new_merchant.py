@@ -2,6 +2,7 @@
 
 import re
 
+from console.console_pages import visible_text
 from console.test_terms import fee_fields, form_values
 from opentill import merchants
 from support.api_server import ApiServer
@@ -35,6 +36,7 @@ def test_a_merchant_is_created_once_with_its_terms(api_server: ApiServer) -> Non
     assert [str(fee) for fee in merchants.read_fees(merchant.fees)] == ["ALIPAY=0.02"]
     page = admin.get(location).text
     assert f'href="/console/merchants/{merchant.id}/members"' in page
+    assert "0 of 4 tasks done" in visible_text(page)
     (row,) = api_server.sql(
         "select who, reason from audit_log where action = 'merchants create' and merchant_id = $1",
         merchant.id,

@@ -1,12 +1,13 @@
 """The home page of the console: what needs attention, the volume, and where the money is."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from starlette.responses import Response
 
 from opentill import adjustments, figures, ledger, merchants, orders, queues
 from opentill.console import home_figures, needs
-from opentill.console.needs import Need
+from opentill.console.needs import Need, OpenNeed
 from opentill.console.queues import LATE_MS
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
@@ -19,7 +20,8 @@ from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
-_NEWEST: Final = 6  # payments of all merchants
+_MOST_SUMS: Final = 2  # currencies of a line of what needs attention
+_NEWEST: Final = 12  # payments of all merchants
 
 
 async def show_home(request: PageRequest) -> Response:
@@ -35,7 +37,8 @@ async def show_home(request: PageRequest) -> Response:
         balances = await ledger.trial_balance(tx)
         recharges = await adjustments.sum_recharges(tx)
         newest = await _read_newest(tx, request)
-        names = await merchants.names(tx, (order.merchant_id for order in newest))
+        concerned = [item.merchant_id for each in open_needs for item in each.items]
+        names = await merchants.names(tx, [*concerned, *(order.merchant_id for order in newest)])
     behind = await figures.count_uncounted_entries(request.app.db)
     late_queues = [
         row for row in await queues.read(request.app.db, request.now) if (row.age_ms or 0) > LATE_MS
@@ -49,7 +52,14 @@ async def show_home(request: PageRequest) -> Response:
         request,
         "home.html",
         scripts=True,
-        needs=[(each, _need_count(localizer, each.need, each.count)) for each in open_needs],
+        needs=[
+            (
+                each,
+                _need_count(localizer, each.need, each.count),
+                _need_details(request, each, names),
+            )
+            for each in open_needs
+        ],
         zone=ZONE,
         days=days,
         behind=localizer.number(behind) if behind else "",
@@ -91,6 +101,23 @@ def _need_count(localizer: Localizer, need: Need, count: int) -> str:
     """Format a count, with a plus sign if counting stopped at the limit."""
     text = localizer.number(count)
     return f"{text}+" if count == need.limit else text
+
+
+def _need_details(request: PageRequest, need: OpenNeed, names: Mapping[str, str]) -> list[str]:
+    """Return the sum of a kind's items, the merchant or their number, and the first deadline."""
+    localizer = request.localizer
+    details = [localizer.amount(money) for money in need.sums[:_MOST_SUMS]]
+    concerned = {item.merchant_id for item in need.items if item.merchant_id}
+    if len(concerned) == 1:
+        merchant_id = next(iter(concerned))
+        details.append(names.get(merchant_id, merchant_id))
+    elif concerned:
+        text = N_("{number} merchants")
+        details.append(localizer.gettext(text, number=localizer.number(len(concerned))))
+    if need.deadline is not None:
+        day = localizer.recent_date(need.deadline, ZONE, request.now)
+        details.append(localizer.gettext(N_("respond by {day}"), day=day))
+    return details
 
 
 def _volume_cells(localizer: Localizer, sums: figures.CurrencySums) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from opentill import agreement, figures, ledger, merchants, orders, payouts, peo
 from opentill.console import terms
 from opentill.console.labels import ACCOUNT
 from opentill.console.merchant_labels import TERM, TERM_VALUE
+from opentill.console.merchant_tasks import list_tasks
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
@@ -57,6 +58,7 @@ _OPTIONAL_TERMS: Final = {
 _UNSET: Final = "–"  # the text of a term without a value
 _NEWEST: Final = 5  # payments and payouts
 _ACCOUNTS: Final = ("available", "pending", "frozen", "reserve", "prepaid")
+_RARE_ACCOUNTS: Final = ("prepaid",)  # shown only with money
 
 
 class VersionChanges(msgspec.Struct, frozen=True):
@@ -87,6 +89,7 @@ async def show_merchant(request: PageRequest) -> Response:
         newest_payments, _ = await orders.list_page(
             request.app.replica.reading(), merchant_id, OrdersQuery(page=1, size=_NEWEST)
         )
+    agreement_status = agreement.status(agreement.current(request.app.settings), acceptances)
     return render.page(
         request,
         "merchant.html",
@@ -95,7 +98,7 @@ async def show_merchant(request: PageRequest) -> Response:
         balances=[(balance.currency, _balance_rows(localizer, balance)) for balance in balances],
         terms=_term_rows(localizer, merchant),
         versions=_versions(localizer, versions, merchant.settlement_currency),
-        agreement=agreement.status(agreement.current(request.app.settings), acceptances),
+        agreement=agreement_status,
         acceptance=acceptances[0] if acceptances else None,
         members=members,
         invited=invited,
@@ -122,6 +125,17 @@ async def show_merchant(request: PageRequest) -> Response:
             if request.may("balance.read") and _existed_last_month(request, merchant)
             else ""
         ),
+        tasks=list_tasks(
+            request,
+            merchant,
+            members,
+            invited,
+            account,
+            agreement_status,
+            newest_payments,
+        )
+        if request.may("payments.read")
+        else [],
         account=account,
         account_state=_account_state(account, held_since, now),
         dashboard_pages=[
@@ -157,7 +171,11 @@ def _account_state(account: StoredAccount | None, held_since: int | None, now: i
 
 
 def _balance_rows(localizer: Localizer, balance: TrialBalance) -> list[tuple[str, str]]:
-    amounts = {name: Money(getattr(balance, name), balance.currency) for name in _ACCOUNTS}
+    amounts = {
+        name: Money(getattr(balance, name), balance.currency)
+        for name in _ACCOUNTS
+        if name not in _RARE_ACCOUNTS or getattr(balance, name)
+    }
     return [(ACCOUNT[name], localizer.amount(amount)) for name, amount in amounts.items()]
 
 

@@ -12,18 +12,9 @@ from opentill.gateways.account import GatewayAccount
 MOST: Final = 200  # at most this many items of a kind are counted
 
 
-async def _list_open_disputes(tx: Tx) -> list[Dispute]:
+async def list_open_disputes(tx: Tx) -> list[Dispute]:
+    """Return the newest open disputes, at most ``MOST``."""
     return await disputes.search_all(tx, disputes.DisputeFilter(statuses=("OPEN",)), MOST)
-
-
-async def count_open_disputes(tx: Tx, _now: int) -> int:
-    """Count the open disputes."""
-    return len(await _list_open_disputes(tx))
-
-
-async def find_only_open_dispute(tx: Tx, _now: int) -> str:
-    """Return the page of the only open dispute."""
-    return _only([f"/disputes/{dispute.id}" for dispute in await _list_open_disputes(tx)])
 
 
 def _only(pages: list[str]) -> str:

@@ -4,6 +4,7 @@ A kind is a row of ``NEEDS``. It has a list here or another page of the console.
 bounded and reads an index, however many orders there are.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
@@ -37,6 +38,7 @@ from opentill.console.zone import ZONE
 from opentill.core.languages import Language
 from opentill.core.money import Money
 from opentill.db.database import Tx
+from opentill.disputes import Dispute
 from opentill.orders import OrderCustomer
 from opentill.orders import jobs as order_jobs
 from opentill.people import Permission, command_permission
@@ -104,6 +106,8 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     # Counts items that depend on the person, in addition to ``count``.
     count_for: Callable[[Tx, PageRequest], Awaitable[int]] | None = None
     items: Callable[[Tx, int], Awaitable[list[Item]]] | None = None
+    # Returns the items of a kind without ``items``, for its line on the home page.
+    listed: Callable[[Tx, int], Awaitable[list[Item]]] | None = None
     columns: tuple[Column, ...] = ()  # of its list
     page: str = ""
     # Returns the page below /console of the only item, "" if the item has none of its own.
@@ -124,30 +128,31 @@ def _need_with_list(
     columns: tuple[Column, ...],
     explain: Callable[[str, Language], str] | None = None,
 ) -> Need:
-    async def count(tx: Tx, now: int) -> int:
-        return len(await items(tx, now))
-
     return Need(
-        name=name, permission=permission, count=count, items=items, columns=columns, limit=MOST,
+        name=name, permission=permission, items=items, columns=columns, limit=MOST,
         explain=explain,
     )  # fmt: skip
 
 
+def _dispute_item(dispute: Dispute) -> Item:
+    return Item(
+        merchant_id=dispute.merchant_id,
+        order_id=dispute.order_id,
+        subject=dispute.id,
+        page=f"/disputes/{dispute.id}",
+        at=dispute.respond_by or dispute.created_at,
+        money=Money(dispute.amount_minor, dispute.currency),
+        detail=dispute.reason,
+    )
+
+
 async def _disputes(tx: Tx, now: int) -> list[Item]:
-    return [
-        Item(
-            merchant_id=dispute.merchant_id,
-            order_id=dispute.order_id,
-            subject=dispute.id,
-            page=f"/disputes/{dispute.id}",
-            at=dispute.respond_by or dispute.created_at,
-            money=Money(dispute.amount_minor, dispute.currency),
-            detail=dispute.reason,
-        )
-        for dispute in await disputes.search_all(
-            tx, disputes.DisputeFilter(due=now + SOON_MS), MOST
-        )
-    ]
+    criteria = disputes.DisputeFilter(due=now + SOON_MS)
+    return [_dispute_item(dispute) for dispute in await disputes.search_all(tx, criteria, MOST)]
+
+
+async def _open_disputes(tx: Tx, _now: int) -> list[Item]:
+    return [_dispute_item(dispute) for dispute in await need_counts.list_open_disputes(tx)]
 
 
 async def _responses(tx: Tx, _now: int) -> list[Item]:
@@ -347,9 +352,8 @@ NEEDS: Final = (
     Need(
         name="open_disputes",
         permission="disputes.read",
-        count=need_counts.count_open_disputes,
+        listed=_open_disputes,
         page="/disputes?status=OPEN",
-        find_only=need_counts.find_only_open_dispute,
         limit=MOST,
     ),
     Need(
@@ -387,41 +391,59 @@ NEEDS: Final = (
 
 
 class OpenNeed(msgspec.Struct, frozen=True):
-    """A kind that has items: how many, and the path of the page with them or of the only one."""
+    """A kind that has items: how many, and the path of the page with them or of the only one.
+
+    ``items`` are those that were read to count them; kinds that are only counted have none.
+    """
 
     need: Need
     count: int
     path: str
+    items: list[Item] = []
+
+    @property
+    def sums(self) -> list[Money]:
+        """The money of the items, by currency."""
+        by_currency: Counter[str] = Counter()
+        for item in self.items:
+            if item.money is not None:
+                by_currency[item.money.currency] += item.money.minor
+        return [Money(minor, currency) for currency, minor in by_currency.most_common()]
+
+    @property
+    def deadline(self) -> int | None:
+        """When the first response is due (Unix ms), None for kinds without deadlines."""
+        has_deadlines = self.need.name in ("disputes", "open_disputes")
+        return min((item.at for item in self.items), default=None) if has_deadlines else None
 
 
 async def count_all(tx: Tx, request: PageRequest) -> list[OpenNeed]:
     """Count each kind that the person may see; return the kinds that have items."""
     visible = [need for need in NEEDS if request.may(need.permission)]
-    counts = [(need, await _count(tx, need, request)) for need in visible]
-    return [
-        OpenNeed(need, count, await find_path(tx, need, count, request.now))
-        for need, count in counts
-        if count
-    ]
+    needs = [await _count(tx, need, request) for need in visible]
+    return [need for need in needs if need.count]
 
 
-async def find_path(tx: Tx, need: Need, count: int, now: int) -> str:
+async def _count(tx: Tx, need: Need, request: PageRequest) -> OpenNeed:
+    now, items = request.now, list[Item]()
+    if (read := need.items or need.listed) is not None:
+        items = await read(tx, now)
+        count = len(items)
+    else:
+        count = await need.count(tx, now)
+    if need.count_for is not None:
+        count += await need.count_for(tx, request)
+    return OpenNeed(need, count, await find_path(tx, need, count, items, now), items)
+
+
+async def find_path(tx: Tx, need: Need, count: int, items: list[Item], now: int) -> str:
     """Return the page of the only item, or the one that lists them all."""
-    if count == 1 and need.items is not None:
-        items = await need.items(tx, now)
-        if len(items) == 1:  # others may have come since they were counted
-            return items[0].path
+    if count == 1 and len(items) == 1:
+        return items[0].path
     below = ""
     if count == 1 and need.find_only is not None:
         below = await need.find_only(tx, now)
     return CONSOLE_PATH + (below or need.place)
-
-
-async def _count(tx: Tx, need: Need, request: PageRequest) -> int:
-    count = await need.count(tx, request.now)
-    if need.count_for is not None:
-        count += await need.count_for(tx, request)
-    return count
 
 
 async def _list_items(request: PageRequest, need: Need) -> Response:

@@ -29,6 +29,7 @@ from opentill.console import (
     labels,
     mails,
     member_invitation,
+    menu_counts,
     merchant,
     merchant_gateways,
     merchant_labels,
@@ -122,6 +123,7 @@ PORTAL: Final = Portal(
     CONSOLE_PATH,
     Path(__file__).parent / "templates",
     (labels, gateway_labels, account_labels, merchant_labels, need_labels, payout_labels),
-    creations=CREATIONS,
+    menu_counts.count_waiting,
+    CREATIONS,
 )
 routes: Final = endpoint.routes(PORTAL, CONSOLE_PATH)

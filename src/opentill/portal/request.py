@@ -49,7 +49,7 @@ class PageRequest:
         self.app = context.app_of(scope)
         self.now = self.app.clock()
         self.path: str = scope["path"]
-        self._is_read: bool = scope["method"] in {"GET", "HEAD"}
+        self.is_read: Final = scope["method"] in {"GET", "HEAD"}
         self.ids: Mapping[str, str] = scope["path_params"]
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
         user_agent = self.headers.get(b"user-agent", b"").decode("latin-1")
@@ -104,7 +104,7 @@ class PageRequest:
 
         Posts are never polls, whatever their headers say.
         """
-        return self._is_read and self.headers.get(b"hx-request") == b"true"
+        return self.is_read and self.headers.get(b"hx-request") == b"true"
 
     @property
     def site(self) -> Site | None:
@@ -213,7 +213,7 @@ class PageRequest:
 
         A request that only reads has none.
         """
-        if self._is_read:
+        if self.is_read:
             return forms.Form({}, {})
         if self._form is None:
             try:
@@ -282,11 +282,11 @@ class PageRequest:
     @property
     def page(self) -> str:
         """The path of the page that is shown; for a POST, the path of the page with the form."""
-        return self.path if self._is_read else self.portal.nearest_page(self.path)
+        return self.path if self.is_read else self.portal.nearest_page(self.path)
 
     def page_url(self, **changes: str) -> str:
         """Return the URL of the page that is shown, with changes of its query."""
-        if self._is_read:
+        if self.is_read:
             return self.url(**changes)
         return f"{self.base}{self.page}?{urlencode(changes)}"
 
