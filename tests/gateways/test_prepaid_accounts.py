@@ -2,8 +2,12 @@
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +25,9 @@ from opentill.orders import jobs as order_jobs
 from opentill.refunds import jobs as refund_jobs
 from support.account_desk import Desk as AccountDesk
 from support.account_desk import serving_without_cards
-from support.api_server import ApiServer
+from support.api_server import SECRETS, ApiServer
 from support.prepaid import adjust, read_prepaid, submit_direct
-from support.sandbox_accounts import Bank, create_session, running_bank
+from support.sandbox_accounts import Bank, create_session, running_bank, start_payment
 from support.sandbox_bank import wait_until
 
 PAYMENTS = 64
@@ -197,6 +201,61 @@ def test_a_payment_whose_process_was_killed_gives_its_fee_back(desk: Desk) -> No
     url, now = server.settings.public_url, server.app.clock()
     server.run(order_jobs.check_attempts(server.app.db, server.app.gateways, url, now + MINUTE))
     assert desk.prepaid() == (FEE, 0)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_killed_process_neither_loses_a_fee_nor_takes_it_twice(
+    desk: Desk, bank: Bank, moment: str
+) -> None:
+    """The process is killed by SIGKILL after the intent: before or after the bank got it."""
+    own, server = desk.add("Own", merchant_id=desk.shop.id), desk.server
+    desk.top_up(FEE)
+    session = create_session(desk.shop)
+    fields = {
+        "database_url": server.settings.database_url,
+        "gateway_options": {"sandbox_methods": "BANK_TRANSFER"},
+        **SECRETS,
+    }
+    script = Path(__file__).with_name("killed_payment.py")
+    command = [sys.executable, str(script), json.dumps(fields), session["id"], own.id, moment]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{moment}\n".encode()
+        assert desk.prepaid() == (FEE, FEE)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    url, now = server.settings.public_url, server.app.clock()
+
+    def work(minutes: int) -> None:
+        later = now + minutes * MINUTE
+        server.run(order_jobs.check_attempts(server.app.db, server.app.gateways, url, later))
+
+    def attempts() -> list[tuple[str, str]]:
+        rows = server.sql(
+            "select id, status from payment_attempts where merchant_id = $1", desk.shop.id
+        )
+        return [(row["id"], row["status"]) for row in rows]
+
+    work(1)
+    ((attempt_id, status),) = attempts()
+    if moment == "before":
+        assert status not in {"SUBMITTED", "ACTION_REQUIRED", "SUCCEEDED"}
+        work(60)
+        assert desk.prepaid() == (FEE, 0)  # given back once
+        desk.wait_for_prepaid()
+        attempt = start_payment(server, session["id"])
+        assert attempt.gateway == own.id  # the customer pays with a second attempt
+        attempt_id = attempt.id
+    else:
+        assert status == "ACTION_REQUIRED"
+        # The customer who sends the form again gets the attempt that the bank has.
+        assert start_payment(server, session["id"]).id == attempt_id
+    assert desk.prepaid() == (FEE, FEE)
+    bank.pay(attempt_id)
+    wait_until(lambda: (work(2), desk.prepaid() == (0, 0))[1])
+    work(60)
+    assert desk.prepaid() == (0, 0)  # taken once
+    assert [each for each, status in attempts() if status == "SUCCEEDED"] == [attempt_id]
 
 
 def test_a_callback_pays_the_order_directly_and_a_refund_goes_through_the_account(
