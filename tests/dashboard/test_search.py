@@ -318,3 +318,22 @@ def test_the_search_of_the_header_says_what_it_finds(shop: Shop) -> None:
     for word in ("email", "amount", "last four digits", "ID"):
         assert word in hint
     assert re.search(r'<input id="q"[^>]* aria-describedby="q-hint"', page)
+
+
+def test_pages_are_found_by_what_one_does_there(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    home = f"/dashboard/{shop.id}"
+    for text, path in (
+        ("invite", "/team?sheet=invite"),
+        ("create", "/links?sheet=add"),
+        ("logo", "/settings/branding"),
+        ("tax", "/settings"),
+        ("bank account", "/payouts/account"),
+        ("report", "/balance/statement"),
+        ("unpaid", "/sessions"),
+    ):
+        assert f"{home}{path}" in links(owner, shop, text), text
+    # Failed refunds need work, so their list comes first.
+    assert links(owner, shop, "refund")[0].endswith("status=REFUND_FAILED")
+    viewer = create_person(shop.api_server, shop.id, "viewer")
+    assert links(viewer, shop, "create") == []

@@ -14,18 +14,17 @@ from opentill.core import amounts
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import is_id
 from opentill.core.money import Money
-from opentill.dashboard import listed_payments, page_helpers, payments_tabs, product_payments
+from opentill.dashboard import listed_payments, page_helpers, product_payments, search_pages
 from opentill.dashboard.labels import ENDPOINT_STATUS, PAYOUT_STATUS, PRODUCT_STATUS
 from opentill.db.database import Tx
 from opentill.orders import OrdersQuery
 from opentill.payment_links import PaymentLink
 from opentill.people import Permission
-from opentill.portal import menu, render, search
-from opentill.portal.labels import SHOWN_STATUS
+from opentill.portal import render, search
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.portal.search import SHOWN, Group, Hit
-from opentill.web.translations import N_, NC_
+from opentill.web.translations import N_
 
 _Find = Callable[[Tx, str, str], Awaitable[object]]
 # The prefix of an id → the permission to see the object's page, the path of the page below the
@@ -40,7 +39,6 @@ _PAGES_OF_IDS: Final[Mapping[str, tuple[Permission, str, _Find]]] = {
     "evt": ("events.read", "developers/events", webhooks.find_event),
 }
 _NEWEST: Final = 20  # payments from which examples of a search are taken
-_LEAST_OF_STATUS: Final = 3  # characters of a text that finds payments by status
 _OF_ORDERS: Final = ("order", "att", "re", "txn")  # prefixes that lead to orders
 
 
@@ -126,8 +124,9 @@ async def _only_payment(request: PageRequest, text: str, groups: list[Group]) ->
 
 async def _find_groups(request: PageRequest, text: str) -> list[Group]:
     """Return the groups with results that the person may see."""
+    pages_found = search_pages.find_pages(request, text)
     groups = [
-        _find_pages(request, text),
+        Group(id="pages", hits=pages_found, total=len(pages_found)),
         *[
             await find(request, text)
             for permission, find in _GROUPS
@@ -140,36 +139,6 @@ async def _find_groups(request: PageRequest, text: str) -> list[Group]:
     if {"products", "payments"} <= set(ids):
         groups.insert(ids.index("payments"), groups.pop(ids.index("products")))
     return groups
-
-
-def _find_pages(request: PageRequest, text: str) -> Group:
-    """Find pages of the menu, and payments by status, by a word that begins with the text."""
-    hits: list[Hit] = []
-    for section in menu.sections(request):
-        for item in (section.link, *section.items):
-            is_listed = any(hit.href == item.href for hit in hits)
-            if not is_listed and _begins_word(request, item.name, text):
-                hits.append(Hit(href=item.href, title=request.localizer.gettext(item.name)))
-    if len(text) >= _LEAST_OF_STATUS and request.access.may("payments.read"):
-        payments = request.localizer.gettext(NC_("menu", "Payments"))
-        hits += [
-            Hit(
-                href=_list_of(request, "payments", **payments_tabs.query_of(status)),
-                title=f"{payments}: {request.localizer.gettext(name)}",
-            )
-            for status, name in SHOWN_STATUS.items()
-            if _begins_word(request, name, text)
-        ]
-    return Group(id="pages", hits=hits, total=len(hits))
-
-
-def _begins_word(request: PageRequest, name: str, text: str) -> bool:
-    """Return whether a word of a name, in English or the person's language, begins with a text."""
-    typed, translated = text.casefold(), request.localizer.gettext(name).casefold()
-    english = name.rpartition("\x04")[2].casefold()
-    if f" {typed}" in f" {translated}" or f" {typed}" in f" {english}":
-        return True
-    return not translated.isascii() and typed in translated  # no spaces between Chinese words
 
 
 async def _find_payments(request: PageRequest, text: str) -> Group:
