@@ -101,6 +101,8 @@ def test_bills_are_of_days_in_china_and_of_the_chosen_account(
     monkeypatch.setattr(sandbox, "settlement_report", write)
     monkeypatch.setattr(sandbox, "day_offset_ms", 8 * 3_600_000, raising=False)
     monkeypatch.setattr(sandbox, "bill_account", "1900000001", raising=False)
+    hint = "the day in China (UTC+8)"
+    assert hint in visible_text(finance.get(PLACE).text)
     form = {"account": "sandbox", "day": "2025-01-02"}
     response = finance.post(f"{PLACE}/fetch", form)
     assert response.status_code == 303, visible_text(response.text)

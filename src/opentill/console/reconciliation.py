@@ -26,6 +26,7 @@ from opentill.core.amounts import UnreadableAmount
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.money import Money
 from opentill.db.database import Tx
+from opentill.gateways.model import Bills
 from opentill.portal import lists, render
 from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import CONSOLE_PATH, Page
@@ -98,6 +99,7 @@ async def _list_page(
         gateways=tuple(request.app.gateways),
         chosen_gateway=gateway,
         reporting_accounts=reporting_accounts(request),
+        has_bills=any(isinstance(gateway, Bills) for gateway in request.app.gateways.values()),
         day=day,
         differences=[
             (difference, title_of(request.localizer, difference)) for difference in differences
