@@ -124,3 +124,11 @@ def test_the_number_of_an_id_fits_53_bits_and_sorts_like_the_id() -> None:
     assert ids.number_of(new_id) == ids.number_of(new_id)
     assert ids.number_of(new_id) >> 12 == ids.creation_time(new_id) - 1_704_067_200_000
     assert max(*numbers, ids.number_of(new_id)) < 2**53
+
+
+def test_ids_of_a_past_time_sort_as_they_were_made_until_the_block_ends() -> None:
+    with ids.made_at(1_700_000_000_000):
+        past_ids = [ids.new_id("order") for _ in range(20)]
+    assert past_ids == sorted(past_ids)
+    assert {ids.creation_time(one) for one in past_ids} == {1_700_000_000_000}
+    assert ids.new_id("order") > past_ids[-1]

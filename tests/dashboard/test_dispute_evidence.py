@@ -90,6 +90,8 @@ def test_a_forwarded_response_confirms_the_evidence(
             tx, shop.id, dispute.id, "by email", server.app.clock()
         )
     )
+    payment = text_of(ada.get(f"/dashboard/{shop.id}/payments/{dispute.order_id}"))
+    assert "Your response was sent to the bank" in payment
     page = text_of(ada.get(path))
     assert "The operator sent your evidence to the bank on" in page
     assert "has not confirmed" not in page

@@ -107,6 +107,9 @@ def test_the_tab_of_refunds_shows_what_was_refunded_or_why_it_was_not(shop: Shop
     assert "Refunded on" not in text_of(
         payments.page().partition("<tbody")[0].partition("<thead")[2]
     )
+    # The tab that has the status of a filter is marked.
+    tabs = payments.page(status="PARTIALLY_REFUNDED").partition('class="tabs counted"')[2]
+    assert re.findall(r'aria-current="true">(\w+)', tabs.partition("</nav>")[0]) == ["Refunds"]
     (row,) = payments.rows(tab="refunded", status="PARTIALLY_REFUNDED")
     assert row.endswith("-$1.00 $9.99")
     assert len(re.findall(r":\d\d\s[AP]M", row)) == 2

@@ -326,6 +326,8 @@ class Timeline:
                 if event is None:
                     continue
                 sentence = self._gettext(HISTORY_EVENT[event])
+                if event == "dispute_forwarded" and not self._for_staff:
+                    sentence = self._gettext("Your response was sent to the bank")
                 if event == "carried_over":
                     sentence = self._carried_over() or sentence
                 yield Item(at=row.at, sentence=sentence, tone=_HISTORY_TONES[row.event])
