@@ -333,6 +333,8 @@ def test_pages_are_found_by_what_one_does_there(shop: Shop) -> None:
         ("unpaid", "/sessions"),
     ):
         assert f"{home}{path}" in links(owner, shop, text), text
+    # A title comes before the words of other pages.
+    assert links(owner, shop, "invite")[0] == f"{home}/team?sheet=invite"
     # Failed refunds need work, so their list comes first.
     assert links(owner, shop, "refund")[0].endswith("status=REFUND_FAILED")
     viewer = create_person(shop.api_server, shop.id, "viewer")

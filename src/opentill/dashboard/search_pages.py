@@ -73,7 +73,9 @@ def find_pages(request: PageRequest, text: str) -> list[Hit]:
             add(f"{start}{page.below}", page.title, page.words)
     for creation in menu.creations(request):
         add(creation.href, creation.name, _CREATES)
-    return [*hits.values(), *_find_statuses(request, text)]
+    # Suggestions show the first few, and a title says more than the words do.
+    pages = sorted(hits.values(), key=lambda hit: not _begins_word(request, hit.title, text))
+    return [*pages, *_find_statuses(request, text)]
 
 
 def _find_statuses(request: PageRequest, text: str) -> list[Hit]:
