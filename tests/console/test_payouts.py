@@ -94,6 +94,12 @@ def test_a_payout_links_to_its_page_and_its_run(shop: Shop) -> None:
     assert link in auditor.get(f"{PATH}/{payout_id}").text
     (row,) = csv_rows(auditor.get(f"{PATH}.csv?merchant={payee.id}"))
     assert (row["runId"], row["runReference"]) == (view.run.id, view.run.reference)
+    # In the list of runs, its row leads to the question before the bank file.
+    finance = create_person(server, None, staff_role="finance")
+    href = f"/console/payout-runs/{view.run.id}?sheet=download"
+    assert f'<a href="{href}">Download the bank file<' in finance.get("/console/payout-runs").text
+    assert "Download the bank file?" in finance.get(href).text
+    assert href not in auditor.get("/console/payout-runs").text
 
 
 async def test_pages_of_payouts_neither_repeat_nor_skip_payouts_of_the_same_time(db: Db) -> None:
