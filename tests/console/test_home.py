@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from console.console_pages import visible_text
 from opentill import adjustments, disputes, orders, payouts, webhooks
 from opentill.adjustments import AdjustmentRequest
-from opentill.console import needs
+from opentill.console import needs, open_needs
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.figures import jobs
@@ -158,7 +158,7 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(  # noqa: P
             items = await need.items(tx, now)
             # A single item has no list in between.
             path = items[0].path if len(items) == 1 else f"/console/needs/{need.name}"
-            assert await needs.find_path(tx, need, len(items), items, now) == path
+            assert await open_needs.find_path(tx, need, len(items), items, now) == path
             subjects = [(item.merchant_id, item.subject) for item in items]
             assert expected[need.name] in subjects, need.name
             assert (not_urgent.merchant_id, not_urgent.id) not in subjects

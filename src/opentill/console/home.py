@@ -6,8 +6,9 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import adjustments, figures, ledger, merchants, orders, queues
-from opentill.console import home_figures, needs
-from opentill.console.needs import Need, OpenNeed
+from opentill.console import home_figures, open_needs
+from opentill.console.needs import Need
+from opentill.console.open_needs import OpenNeed
 from opentill.console.queues import LATE_MS
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
@@ -29,7 +30,7 @@ async def show_home(request: PageRequest) -> Response:
     days, localizer = home_figures.read_days(request), request.localizer
     range_before = home_figures.range_before(days, request.now)
     async with request.app.db.connection() as tx:
-        open_needs = await needs.count_all(tx, request)
+        current_needs = await open_needs.count_all(tx, request)
         volumes = await figures.sum_range(tx, None, days.since, days.until + 1)
         gateways = await figures.sum_by_gateway(tx, days.since, days.until + 1)
         previous = await figures.sum_by_gateway(tx, *range_before) if range_before else None
@@ -37,7 +38,7 @@ async def show_home(request: PageRequest) -> Response:
         balances = await ledger.trial_balance(tx)
         recharges = await adjustments.sum_recharges(tx)
         newest = await _read_newest(tx, request)
-        concerned = [item.merchant_id for each in open_needs for item in each.items]
+        concerned = [item.merchant_id for each in current_needs for item in each.items]
         names = await merchants.names(tx, [*concerned, *(order.merchant_id for order in newest)])
     behind = await figures.count_uncounted_entries(request.app.db)
     late_queues = [
@@ -58,7 +59,7 @@ async def show_home(request: PageRequest) -> Response:
                 _need_count(localizer, each.need, each.count),
                 _need_details(request, each, names),
             )
-            for each in open_needs
+            for each in current_needs
         ],
         zone=ZONE,
         days=days,
