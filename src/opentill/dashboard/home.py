@@ -114,7 +114,7 @@ async def show(request: PageRequest) -> Response:
         merchant = await merchants.find(tx, access.merchant_id)
         newest = await orders.list_newest(tx, merchant.id, _READ)
     zone = ZoneInfo(merchant.time_zone)
-    columns = payments_columns.chosen(request, "")
+    columns = payments_columns.without("method")
     listed = await listed_payments.read(request, newest)
     tried = [each for each in listed if each.shown_status not in _UNTRIED][:_NEWEST]
     await figures.catch_up(request.app.db, merchant.id)
