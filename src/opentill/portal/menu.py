@@ -25,7 +25,7 @@ GROUPS: Final[dict[MenuGroup, tuple[str, str]]] = {
     "system": (NC_("menu", "System"), "sliders-horizontal"),
     "settings": (N_("Settings"), "settings"),
 }
-# What waits on pages of the menu, by their paths below the portal's.
+# The matters that wait on pages of the menu, by their paths below the portal's.
 _WAITING_FOR: Final = {
     "/payments": N_("Failed refunds"),
     "/disputes": N_("Disputes to respond to"),
@@ -41,7 +41,7 @@ class MenuItem(msgspec.Struct, frozen=True):
     href: str
     is_current: bool  # whether the link leads to the current page or to one above it
     waiting: int = 0  # how much waits for the person there
-    waiting_for: str = ""  # what waits there
+    waiting_for: str = ""  # the matter that waits there
 
 
 class MenuSection(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class MenuSection(msgspec.Struct, frozen=True):
 
     @property
     def all_waiting_for(self) -> tuple[str, ...]:
-        """What waits for the person on the pages of the group."""
+        """The matters that wait for the person on the pages of the group."""
         return tuple(item.waiting_for for item in (self.link, *self.items) if item.waiting)
 
     @property
