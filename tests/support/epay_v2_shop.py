@@ -37,13 +37,13 @@ class EpayV2Shop(EpayShop):
 
     def set_public_key(self, text: str) -> None:
         """Give the merchant a public key."""
-        now = self.api_server.app.clock()
-        self.api_server.tx(lambda tx: epay.set_public_key(tx, self.id, text, now))
+        now, secret_key = self.api_server.app.clock(), self.api_server.settings.secret_key
+        self.api_server.tx(lambda tx: epay.set_public_key(tx, secret_key, self.id, text, now))
 
     def set_versions(self, versions: epay.Versions) -> None:
         """Set which versions the merchant accepts."""
-        now, secret_key = self.api_server.app.clock(), self.api_server.settings.secret_key
-        self.api_server.tx(lambda tx: epay.set_versions(tx, secret_key, self.id, versions, now))
+        now = self.api_server.app.clock()
+        self.api_server.tx(lambda tx: epay.set_versions(tx, self.id, versions, now))
 
     @property
     def platform_key(self) -> str:

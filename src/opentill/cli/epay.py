@@ -178,10 +178,7 @@ def versions(
         raise AssertionError  # only an omitted text has no choice
     settings = session.settings()
     credentials = session.transact(
-        lambda tx, now: epay.set_versions(
-            tx, settings.secret_key, merchant_id, chosen, now, actor=actor
-        ),
-        settings,
+        lambda tx, now: epay.set_versions(tx, merchant_id, chosen, now, actor=actor), settings
     )
     return _without_key(credentials, settings)
 
@@ -214,7 +211,10 @@ def public_key(
         text = source.read(_MOST_KEY).decode(errors="replace")
     settings = session.settings()
     credentials = session.transact(
-        lambda tx, now: epay.set_public_key(tx, merchant_id, text, now, actor=actor), settings
+        lambda tx, now: epay.set_public_key(
+            tx, settings.secret_key, merchant_id, text, now, actor=actor
+        ),
+        settings,
     )
     return _without_key(credentials, settings)
 

@@ -12,7 +12,8 @@ from opentill import epay, merchants, people
 from opentill.core.errors import ConfigurationError, Invalid, NotFound
 from opentill.dashboard import developers, page_helpers
 from opentill.db.database import Tx
-from opentill.epay import Credentials, NewCredentials, NoticeState
+from opentill.epay import Credentials, NewCredentials, NewKeyPair, NoticeState, Versions
+from opentill.gateways.epay import rsa_signature
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
@@ -21,6 +22,12 @@ from opentill.web.translations import N_
 _REASON: Final = "on the page of Epay"
 _MOST: Final = 100  # the list shows at most this many notifications
 _STATES: Final[tuple[NoticeState, ...]] = get_args(NoticeState)
+_VERSIONS: Final[tuple[Versions, ...]] = get_args(Versions)
+_ENTER_PID: Final = N_("Enter the pid of these credentials")
+_NO_KEY: Final = N_("Generate a key pair or enter a public key first")
+_MISSING_SETTING: Final = N_(
+    "Nothing was changed: the operator has to set up the service’s key first"
+)
 _log: Final = structlog.get_logger()
 
 
@@ -43,6 +50,7 @@ async def _render_epay(
     *,
     entries: dict[str, str] | None = None,
     new: NewCredentials | None = None,
+    new_pair: NewKeyPair | None = None,
     filters: bool = False,
 ) -> Response:
     """Show the page, with the entries of a form or with a key that was just created.
@@ -53,12 +61,13 @@ async def _render_epay(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         credentials = await _find_credentials(tx, request.merchant_id)
+        platform_key = await epay.find_platform_key(tx)
         notices = await epay.list_notices(tx, request.merchant_id, chosen, _MOST)
     return render.page(
         request,
         "epay.html",
         status,
-        scripts=new is not None,
+        scripts=new is not None or new_pair is not None,
         zone=ZoneInfo(merchant.time_zone),
         credentials=credentials,
         filters=filters and credentials is not None,
@@ -68,6 +77,10 @@ async def _render_epay(
         chosen=chosen,
         entries=entries or {},
         new=new,
+        new_pair=new_pair,
+        platform_key=platform_key,
+        pem_public_key=rsa_signature.pem_public_key,
+        pem_private_key=rsa_signature.pem_private_key,
         form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
@@ -107,12 +120,7 @@ async def _create(
     try:
         new = await form_ids.create_secret(request, work, NewCredentials)
     except ConfigurationError as error:
-        _log.error("Epay credentials cannot be made", reason=str(error))
-        return await _render_epay(
-            request,
-            503,
-            {"epay": N_("Nothing was changed: the operator has to set up the service’s key first")},
-        )
+        return await _show_missing_setting(request, error)
     return await _render_epay(request, new=new) if new.key else _redirect_to_epay(request)
 
 
@@ -140,8 +148,7 @@ async def _check_confirmation(request: PageRequest, field: str) -> Response | No
         credentials = await epay.find(tx, request.merchant_id)
     if form.get(field, "").strip() == str(credentials.pid):
         return None
-    error = N_("Enter the pid of these credentials")
-    return await _render_epay(request, 400, {field: error}, entries=form)
+    return await _render_epay(request, 400, {field: _ENTER_PID}, entries=form)
 
 
 async def check_rotation(request: PageRequest) -> Response | None:
@@ -152,6 +159,97 @@ async def check_rotation(request: PageRequest) -> Response | None:
 async def check_disabling(request: PageRequest) -> Response | None:
     """Check that the person has confirmed that Epay is disabled."""
     return await _check_confirmation(request, "disable")
+
+
+async def set_versions(request: PageRequest) -> Response:
+    """Set which versions of the API the merchant accepts. Idempotent."""
+    actor = people.actor_of(request.login, _REASON)
+    chosen = (await request.form()).get("versions", "")
+    versions = _VERSIONS[_VERSIONS.index(chosen)]  # `check_versions` has checked it
+    try:
+        await request.app.db.run(
+            lambda tx: epay.set_versions(
+                tx, request.merchant_id, versions, request.now, actor=actor
+            )
+        )
+    except Invalid:
+        return await _render_epay(request, 409, {"versions": _NO_KEY})
+    return _redirect_to_epay(request, done="versions")
+
+
+async def check_versions(request: PageRequest) -> Response | None:
+    """Check that a version was chosen for which there is a key."""
+    versions = (await request.form()).get("versions", "")
+    async with request.app.db.connection() as tx:
+        credentials = await epay.find(tx, request.merchant_id)
+    if versions not in _VERSIONS:
+        return await _render_epay(request, 400, {"versions": N_("Choose one of the versions")})
+    if versions != "V1" and credentials.public_key is None:
+        return await _render_epay(request, 409, {"versions": _NO_KEY})
+    return None
+
+
+async def create_key_pair(request: PageRequest) -> Response:
+    """Replace the key of V2 by a new pair, and show its private half once."""
+    actor = people.actor_of(request.login, _REASON)
+    secret_key, is_first = request.app.settings.secret_key, not (await request.form()).get("pair")
+
+    async def work(tx: Tx) -> NewKeyPair:
+        await merchants.lock(tx, request.merchant_id)
+        credentials = await epay.find(tx, request.merchant_id)
+        if is_first and credentials.public_key is not None:  # somebody else was faster
+            raise Invalid("pair", "pair must be the pid, to replace a key")
+        return await epay.create_key_pair(
+            tx, secret_key, request.merchant_id, request.now, actor=actor
+        )
+
+    try:
+        new_pair = await form_ids.create_secret(request, work, NewKeyPair)
+    except ConfigurationError as error:
+        return await _show_missing_setting(request, error)
+    except Invalid:
+        return await _render_epay(request, 409, {"pair": _ENTER_PID})
+    return await _render_epay(request, new_pair=new_pair)
+
+
+async def check_key_pair(request: PageRequest) -> Response | None:
+    """Check that the person has confirmed that a key is replaced, if the form replaces one."""
+    replaces = (await request.form()).get("pair")
+    return await _check_confirmation(request, "pair") if replaces else None
+
+
+async def set_public_key(request: PageRequest) -> Response:
+    """Replace the key of V2 by a public key of the shop. Idempotent."""
+    actor = people.actor_of(request.login, _REASON)
+    text, secret_key = (await request.form()).get("key", ""), request.app.settings.secret_key
+    try:
+        await request.app.db.run(
+            lambda tx: epay.set_public_key(
+                tx, secret_key, request.merchant_id, text, request.now, actor=actor
+            )
+        )
+    except ConfigurationError as error:
+        return await _show_missing_setting(request, error)
+    return _redirect_to_epay(request, done="key")
+
+
+async def check_public_key(request: PageRequest) -> Response | None:
+    """Check that the text is a public key. A private key is not shown again."""
+    form = await request.form()
+    try:
+        epay.read_public_key(form.get("key", ""))
+    except epay.PrivateHalf:
+        error = N_("This is a private key, which only your shop may have. Enter its public half")
+        return await _render_epay(request, 400, {"key": error})
+    except Invalid:
+        error = N_("Enter an RSA public key of 2048 to 4096 bits, as PEM or one line of Base64")
+        return await _render_epay(request, 400, {"key": error}, entries=form)
+    return None
+
+
+async def _show_missing_setting(request: PageRequest, error: ConfigurationError) -> Response:
+    _log.error("Epay credentials cannot be made", reason=str(error))
+    return await _render_epay(request, 503, {"epay": _MISSING_SETTING})
 
 
 async def resend(request: PageRequest) -> Response:
@@ -196,6 +294,33 @@ pages: Final = (
         fields=("disable",),
         check=check_disabling,
         proves=N_("Disable Epay"),
+    ),
+    Page(
+        "POST",
+        f"{_PLACE}/versions",
+        "epay.manage",
+        set_versions,
+        fields=("versions",),
+        check=check_versions,
+        proves=N_("Choose the versions of Epay"),
+    ),
+    Page(
+        "POST",
+        f"{_PLACE}/key-pair",
+        "epay.manage",
+        create_key_pair,
+        fields=("pair",),
+        check=check_key_pair,
+        proves=N_("Generate an Epay key pair"),
+    ),
+    Page(
+        "POST",
+        f"{_PLACE}/public-key",
+        "epay.manage",
+        set_public_key,
+        fields=("key",),
+        check=check_public_key,
+        proves=N_("Replace the Epay public key"),
     ),
     Page("POST", f"{_PLACE}/resend", "events.resend", resend, fields=("order",)),
 )

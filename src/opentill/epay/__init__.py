@@ -30,7 +30,14 @@ from opentill.epay.notices import (
     return_address,
     skip_waiting,
 )
-from opentill.epay.versions import create_key_pair, set_public_key, set_versions
+from opentill.epay.platform_key import find_or_none as find_platform_key
+from opentill.epay.versions import (
+    PrivateHalf,
+    create_key_pair,
+    read_public_key,
+    set_public_key,
+    set_versions,
+)
 
 __all__ = [
     "WRONG_KEY",
@@ -42,6 +49,7 @@ __all__ = [
     "NoticeState",
     "PaidTwice",
     "PlatformKey",
+    "PrivateHalf",
     "Versions",
     "check_key",
     "create_key_pair",
@@ -49,11 +57,13 @@ __all__ = [
     "enable",
     "find",
     "find_notice",
+    "find_platform_key",
     "key_decrypts",
     "list_credentials",
     "list_failed_notices",
     "list_notices",
     "list_paid_twice",
+    "read_public_key",
     "resend",
     "return_address",
     "rotate",

@@ -66,6 +66,11 @@ def decrypt(key: PlatformKey, secret_key: str) -> Signer:
     return _open(secret_key, key.number, key.public_key, key.sealed_key)
 
 
+async def find_or_none(tx: Tx) -> PlatformKey | None:
+    """Return the current platform key, None if no merchant needed one yet."""
+    return await queries.PLATFORM_KEY.first(tx)
+
+
 async def find(tx: Tx) -> PlatformKey:
     """Return the current platform key. Raises NotFound if no merchant needed one yet."""
     key = await queries.PLATFORM_KEY.first(tx)

@@ -25,17 +25,11 @@ _PRIVATE: Final = (
 
 
 async def set_versions(
-    tx: Tx,
-    secret_key: str,
-    merchant_id: str,
-    versions: Versions,
-    now: int,
-    *,
-    actor: Actor = OPENTILL,
+    tx: Tx, merchant_id: str, versions: Versions, now: int, *, actor: Actor = OPENTILL
 ) -> Credentials:
     """Set which versions of the Epay API a merchant accepts. Idempotent.
 
-    Raises NotFound, ConfigurationError, and Invalid if the merchant has no key for V2.
+    Raises NotFound, and Invalid if the merchant has no key for V2.
     """
     await merchants.lock(tx, merchant_id)
     existing = await credentials.find(tx, merchant_id)
@@ -43,8 +37,6 @@ async def set_versions(
         return existing
     if versions != "V1" and existing.public_key is None:
         raise Invalid("versions", "versions must be V1 until the merchant has a key for V2")
-    if versions != "V1":
-        await platform_key.find_or_create(tx, secret_key, now)
     changed = await queries.SET_VERSIONS.one(
         tx, merchant_id=merchant_id, versions=versions, now=now
     )
@@ -53,19 +45,30 @@ async def set_versions(
     return changed
 
 
+class PrivateHalf(Invalid):
+    """A private key where the public half is expected."""
+
+
+def read_public_key(text: str) -> str:
+    """Return a public key in PEM or Base64 as it is stored. Raises Invalid and PrivateHalf."""
+    try:
+        return rsa_signature.bare_public_key(rsa_signature.read_public_key(text))
+    except rsa_signature.PrivateKeyGiven:
+        raise PrivateHalf("publicKey", _PRIVATE) from None
+    except rsa_signature.BadKey:
+        raise Invalid("publicKey", _KEY_FORMS) from None
+
+
 async def set_public_key(
-    tx: Tx, merchant_id: str, text: str, now: int, *, actor: Actor = OPENTILL
+    tx: Tx, secret_key: str, merchant_id: str, text: str, now: int, *, actor: Actor = OPENTILL
 ) -> Credentials:
     """Replace a merchant's key for V2 by a public key in PEM or Base64. Idempotent.
 
-    Signatures with the old key are refused from the commit on. Raises NotFound, and Invalid.
+    Signatures with the old key are refused from the commit on. Raises NotFound,
+    ConfigurationError, Invalid and PrivateHalf.
     """
-    try:
-        public_key = rsa_signature.bare_public_key(rsa_signature.read_public_key(text))
-    except rsa_signature.PrivateKeyGiven:
-        raise Invalid("publicKey", _PRIVATE) from None
-    except rsa_signature.BadKey:
-        raise Invalid("publicKey", _KEY_FORMS) from None
+    public_key = read_public_key(text)
+    await platform_key.find_or_create(tx, secret_key, now)
     await merchants.lock(tx, merchant_id)
     existing = await credentials.find(tx, merchant_id)
     if existing.public_key == public_key:
