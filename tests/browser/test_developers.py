@@ -22,6 +22,7 @@ async def test_a_key_is_created_copied_and_replaced_on_pages_that_fit_every_devi
 
     async def enable_epay(tx: Tx) -> None:
         await epay.enable(tx, app.settings, merchant_id, now_ms())
+        await epay.create_key_pair(tx, app.settings.secret_key, merchant_id, now_ms())
 
     await app.db.run(enable_epay)
     context = await browser.new_context(permissions=["clipboard-read", "clipboard-write"])

@@ -59,7 +59,8 @@ OPERATIONS: Final = (
         changes=True,
     ),
     Operation("transfer/query", exactly("biz_no", "out_biz_no"), merchant.transfer),
-    Operation("transfer/balance", exactly(), merchant.transfer),
+    # The PHP SDK sends the number of a transfer here too.
+    Operation("transfer/balance", exactly("out_biz_no"), merchant.transfer),
 )
 
 
