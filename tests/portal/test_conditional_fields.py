@@ -53,6 +53,7 @@ CONDITIONAL: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "description": ("/dashboard/{merchant:id}/links/{link:id}",),
         "name": ("/dashboard/{merchant:id}/links/{link:id}",),
     },
+    "dashboard/product_fields.html": {"image": ()},  # a checkbox
     "dashboard/session_fields.html": {
         "method_{{ method }}": (),  # checkboxes
         "methods_shown": (

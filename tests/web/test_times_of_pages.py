@@ -96,7 +96,7 @@ def test_values_in_texts_are_escaped_and_markup_stays() -> None:
         ("en", -60_000, "Nov 27, 2:06 PM"),  # of a clock that is ahead
     ],
 )
-def test_the_last_use_of_something_is_told_relative_to_now(
+def test_the_last_use_of_something_is_shown_relative_to_now(
     language: Language, ago_ms: int, text: str
 ) -> None:
     localizer = Localizer("merchant", language)

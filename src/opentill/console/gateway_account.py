@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Final
 
-import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, people
@@ -74,7 +73,7 @@ async def show_page(
         owner=names.get(account.merchant_id or "", account.merchant_id or ""),
         methods=account_views.methods_text(localizer, account.methods),
         limits=account_views.limit_views(localizer, account, totals),
-        hints=list(msgspec.json.decode(account.credential_hints, type=dict[str, str]).items()),
+        hints=credential_fields.hints_of(account),
         breaker=accounts.breaker_text(account),
         callback_url=request.app.settings.public_url + account.callback_path,
         overlaps=account.previous_until is not None and account.previous_until > now,

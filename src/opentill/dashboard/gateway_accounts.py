@@ -18,7 +18,7 @@ from opentill.figures import GatewaySums
 from opentill.gateways import Gateways, accounts
 from opentill.gateways.account import AccountStatus, GatewayAccount
 from opentill.orders.payments import day_limits
-from opentill.portal import account_forms, account_views, render
+from opentill.portal import account_forms, account_views, credential_fields, render
 from opentill.portal.account_views import DAY_MS, QUARTER_MS
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
@@ -141,7 +141,7 @@ async def _page(
         is_unreadable=isinstance(gateways, Gateways) and account.id in gateways.unreadable,
         methods=account_views.methods_text(localizer, account.methods),
         limits=account_views.limit_views(localizer, account, totals),
-        hints=list(msgspec.json.decode(account.credential_hints, type=dict[str, str]).items()),
+        hints=credential_fields.hints_of(account),
         callback_url=request.app.settings.public_url + account.callback_path,
         overlaps=account.previous_until is not None and account.previous_until > request.now,
         manages=request.may("gateways.manage"),

@@ -22,7 +22,6 @@ from opentill.disputes.model import (
     State,
     Status,
     Unmatched,
-    UnmatchedOut,
     WaitingCases,
     filter_of,
     recovered_at,
@@ -55,6 +54,7 @@ from opentill.disputes.service import (
     set_deadline,
 )
 from opentill.disputes.unmatched import count_unmatched, dismiss, list_unmatched
+from opentill.disputes.unmatched_model import UnmatchedOut
 
 __all__ = [
     "MAX_BYTES",

@@ -108,7 +108,7 @@ def china_time(time_ms: int) -> str:
     return f"{moment:%Y}年{moment:%m}月{moment:%d}日 {moment:%H:%M:%S}"
 
 
-class Joined:
+class JoinedBills:
     """The rows of several bills in one file, below the header of the first one."""
 
     def __init__(self, target: BinaryIO) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from opentill.core.errors import Invalid
 from opentill.core.settings import SANDBOX, Settings
 from opentill.gateways import registry
+from opentill.gateways.account import GatewayAccount
 from opentill.gateways.accounts import Problem
 from opentill.portal.gateway_labels import CREDENTIAL, CREDENTIAL_HINT
 from opentill.portal.model import SECRET_PREFIX
@@ -73,6 +74,17 @@ def fields_of(
             is_kept=_field_id(option, gateway) in kept_names,
         )
         for option in options
+    ]
+
+
+def hints_of(account: GatewayAccount) -> list[tuple[str, str]]:
+    """Return the credentials of an account by which people recognize them, with their labels.
+
+    A secret's hint is its last characters.
+    """
+    hints = msgspec.json.decode(account.credential_hints, type=dict[str, str])
+    return [
+        (CREDENTIAL.get(f"{account.gateway}_{name}", name), hint) for name, hint in hints.items()
     ]
 
 

@@ -54,7 +54,7 @@ _LONGEST_HEADER: Final = 500
 _ADJACENT_CODE: Final = re.compile(r"[^\W\d_](?=\d)")  # the last letter before a digit
 COOKIE: Final = "opentill_language"
 _A_YEAR_S: Final = 365 * 86_400
-
+_DAY_MS: Final = 86_400_000
 
 # Codes of CLDR that are groups of countries, parts of countries (not in ISO 3166-1), or none.
 _NO_COUNTRIES: Final = {
@@ -216,9 +216,10 @@ class Localizer:
         time = times.moment(time_ms, zone)
         day = _format_day(self._locale, "yMMMEd", time.date())
         title = escape(f"{self._join(day, time, 'medium')} ({zone})")
-        age = timedelta(milliseconds=now - time_ms)
-        if relative and timedelta(0) <= age < timedelta(days=1):
-            text = escape(format_timedelta(-age, add_direction=True, locale=self._locale))
+        age_ms = now - time_ms
+        if relative and 0 <= age_ms < _DAY_MS:
+            ago = timedelta(milliseconds=-age_ms)
+            text = escape(format_timedelta(ago, add_direction=True, locale=self._locale))
         else:
             text = escape(self._recent_moment(time, zone, now, seconds=seconds))
         iso = times.iso(time_ms)

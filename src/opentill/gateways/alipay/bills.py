@@ -24,7 +24,7 @@ from opentill.gateways.bills import (
     MOST_BYTES,
     MOST_PACKED,
     Day,
-    Joined,
+    JoinedBills,
     NoBill,
     TryAgain,
     china_time,
@@ -106,7 +106,7 @@ async def write(
     now_ms: int,
 ) -> None:
     """Write the trades between two times (Unix ms, inclusive) and of the rest of their days."""
-    joined = Joined(target)
+    joined = JoinedBills(target)
     joined.write(f"{_TITLE}查询\r\n")
     if since is not None and until is not None:
         whole_days = list(days(since, until))
@@ -135,7 +135,7 @@ async def write(
     joined.write(f"#{_END}\r\n")
 
 
-def _add_archive(joined: Joined, file: IO[bytes], day: Day) -> None:
+def _add_archive(joined: JoinedBills, file: IO[bytes], day: Day) -> None:
     """Add the rows of a downloaded archive. Raises TryAgain and ConfigurationError."""
     file.seek(0)
     if file.read(4) not in unzip.MAGIC:
@@ -162,7 +162,7 @@ def _lines(file: IO[bytes]) -> Iterator[str]:
             raise Invalid("file", "it must be in GBK") from None
 
 
-def _add_bill(joined: Joined, lines: Iterator[str], day: Day) -> None:
+def _add_bill(joined: JoinedBills, lines: Iterator[str], day: Day) -> None:
     """Add the rows of a bill, which must be that of the day and complete. Raises Invalid."""
     if not next(lines, "").startswith(_TITLE):
         raise Invalid("file", "it is no bill of trades")

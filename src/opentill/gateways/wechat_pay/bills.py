@@ -19,7 +19,7 @@ from opentill.core.errors import ConfigurationError, Invalid
 from opentill.gateways.bills import (
     MOST_BYTES,
     Day,
-    Joined,
+    JoinedBills,
     NoBill,
     TryAgain,
     fetch_days,
@@ -65,7 +65,7 @@ async def write(
 
     ``api_url`` is that of the API, without a trailing slash; files are on its server only.
     """
-    joined = Joined(target)
+    joined = JoinedBills(target)
 
     async def add(day: Day) -> None:
         link = _read_link(await get(_path(day)), day)
@@ -137,7 +137,7 @@ def _lines(file: IO[bytes]) -> Iterator[str]:
             raise Invalid("file", "it must be in UTF-8") from None
 
 
-def _add_bill(joined: Joined, lines: Iterator[str], day: Day) -> None:
+def _add_bill(joined: JoinedBills, lines: Iterator[str], day: Day) -> None:
     """Add the rows of a bill. Raises Invalid for one without totals, which is cut off."""
     joined.begin_bill(next(lines, ""), day)
     for line in lines:
