@@ -27,6 +27,7 @@ from support.tables import TENANT_TABLES
 OTHER_MODULES: Final = {
     "opentill.cli.doctor_queries": "catalogues of PostgreSQL, which belong to no feature",
     "opentill.figures.awaited_queries": "money that becomes available later",
+    "opentill.figures.attempt_queries": "figures that are counted from attempts",
     "opentill.figures.payout_queries": "what a payout contains",
     "opentill.figures.brand_queries": "payments and disputes by month and card brand",
     "opentill.figures.gateway_queries": "figures by gateway, over all merchants",
@@ -36,6 +37,7 @@ OTHER_MODULES: Final = {
     "opentill.ledger.incremental_queries": "the incremental check of a range of entries",
     "opentill.ledger.money_queries": "the list of what comes in and goes out",
     "opentill.ledger.prepaid_queries": "prepaid balances",
+    "opentill.orders.payments.direct_queries": "the count of direct payments",
     "opentill.people.access_queries": "logins with the merchants of their persons",
     "opentill.people.reset_queries": "resets of second factors",
     "opentill.orders.search.lookup_queries": "looking up orders by ids and numbers",
@@ -208,6 +210,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         " MAKE_DUE NEAR_DEADLINES NEWEST NEW_LOGINS OUTAGES PRUNE PRUNE_DEAD_LETTERS QUEUE_STATE"
         " SKIP_UNREAD SKIP_WAITING UNREAD_MERCHANTS",
         "merchants.queries": "APPLIED_BY APPLIED_FROM WAITING WAITS_FROM",
+        "orders.payments.direct_queries": "UNCOUNTED_MERCHANTS",
         "orders.payments.queries": "CLAIM_ATTEMPTS DUPLICATES ENDED_ATTEMPTS"
         " ENDED_ATTEMPTS_OF_ENVIRONMENT GATEWAYS_DUE"
         " LAST_PAID LAST_REFUSED MAKE_DUE UNCOUNTED_MERCHANTS",

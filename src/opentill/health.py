@@ -271,8 +271,14 @@ async def _money_readings(tx: Tx) -> list[Reading]:
 
 # Counters only increase; values that operators or banks can reverse are gauges.
 MONEY: Final[Sequence[tuple[str, str, Literal["counter", "gauge"], str]]] = (
-    ("payments_confirmed_total", "payments", "counter", "Payments confirmed"),
+    ("payments_confirmed_total", "all_payments", "counter", "Payments confirmed"),
     ("money_confirmed_minor_total", "paid_minor", "counter", "Minor units confirmed"),
+    (
+        "money_paid_directly_minor_total",
+        "direct_minor",
+        "counter",
+        "Minor units paid to merchants' own accounts",
+    ),
     ("refunds_succeeded", "refunds", "gauge", "Refunds that succeeded and were not reversed"),
     ("money_refunded_minor", "refunded_minor", "gauge", "Minor units refunded"),
     ("disputes_lost", "disputes", "gauge", "Disputes lost and not recovered"),

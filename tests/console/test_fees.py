@@ -52,7 +52,7 @@ def test_the_fees_of_last_month_are_two_actions_away_from_home(auditor: Visitor)
     text = visible_text(auditor.get(last_month.replace("&amp;", "&")).text)
     before = r"vs\. Jan (29|30) – Feb (28|29): \$0\.00"
     assert re.search(rf"Fees \$98\.76 {before} Volume \$2,469\.00 {before} Payments 2", text), text
-    assert "US Dollar $98.76 $2,469.00 4.00% 2 $0.00 $0.00" in text
+    assert "US Dollar $98.76 $2,469.00 $0.00 4.00% 2 $0.00 $0.00" in text
     # The ten days of this month are compared with ten days up to this time of day.
     assert "vs. Mar 22 – Mar 31, until 9:00 AM: $0.00" in visible_text(page.text)
 

@@ -19,6 +19,7 @@ from opentill import (
     refunds,
 )
 from opentill.checkouts import jobs as checkout_jobs
+from opentill.figures import jobs as figure_jobs
 from opentill.gateways.model import Card, GatewayPaymentEvent, PaymentOutcome, RefundOutcome
 from opentill.list_counts import FOREVER
 from opentill.orders import jobs as order_jobs
@@ -219,6 +220,7 @@ class PaidBusiness:
                     tx, attempt, outcome, self.now
                 )
             )
+        api_server.run(figure_jobs.count_all(self.app.db))
         assert api_server.tx(lambda tx: ledger.list_newest_of_prepaid(tx, self.id, 5))
         assert api_server.tx(lambda tx: ledger.find_free_prepaid(tx, self.id, "USD"))
         assert api_server.tx(lambda tx: ledger.sum_prepaid_fees(tx, self.id, "USD", 0))

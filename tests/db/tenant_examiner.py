@@ -69,6 +69,7 @@ BOOKS: Final = {
     "figure_heads": (),
     "figures": (),
     "awaited_figures": (),
+    "direct_figures": (),
 }
 OTHER_CURRENCY: Final = "XTS"
 # Columns other than ids that must differ between two rows of a merchant.

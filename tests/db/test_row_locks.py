@@ -212,13 +212,18 @@ CASES: Final = {
     "figures.queries.LOCK_HEAD": Case(
         "figure_heads", by_balance, "number = number + 1", "number"
     ),
-    "figures.queries.LOCK_ATTEMPTS": Case(
+    "figures.attempt_queries.LOCK_ATTEMPTS": Case(
         "attempt_figures", by_merchant, "failed = failed + 1", None, "since = 0"
     ),
     "orders.payments.queries.COUNT_FAILED": Case(
         "payment_attempts",
         lambda row: {**by_merchant(row), "limit": 1000},
         where="status = 'DECLINED' and counted_at is null",
+    ),
+    "orders.payments.direct_queries.COUNT_DIRECT": Case(
+        "payment_attempts",
+        lambda row: {**by_merchant(row), "limit": 1000},
+        where="status = 'SUCCEEDED' and prepaid_minor is not null",
     ),
     "people.queries.LOCKED": Case("persons", lambda row: {"id": row["id"]}, allows_references=True),
     "people.queries.LOCK_REFRESHED": Case(
@@ -442,6 +447,11 @@ async def _fill_figures_and_logins(tx: Tx, merchant_id: str) -> None:
         merchant_id,
     )
     await tx.execute("insert into attempt_figures values ($1, 0, 0)", merchant_id)
+    await tx.execute(
+        "update payment_attempts set prepaid_minor = 0"
+        " where merchant_id = $1 and status = 'SUCCEEDED'",
+        merchant_id,
+    )
     await tx.execute(
         "insert into persons values ('per_1', 'ann@example.com', 'Ann', '$argon2id$', null, null,"
         " 0, $1, $1)",

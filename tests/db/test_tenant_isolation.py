@@ -175,6 +175,7 @@ EXPLAINED: Final = frozenset(
         # these run in tests/pages and tests/ledger
         "orders.queries": "MERCHANT_OF ANYWHERE FORGOTTEN OLD_HISTORY PRUNE_HISTORY LAST_ATTEMPT",
         "orders.settlement.queries": "DUE_MERCHANTS",
+        "orders.payments.direct_queries": "UNCOUNTED_MERCHANTS",
         "orders.payments.queries   ": "UNCOUNTED_MERCHANTS QUERY_NOW SCHEDULE_CHECK SET_CUSTOMER",
         # these find errors in the books: tests/ledger/test_incremental.py
         "ledger.incremental_queries": "NEXT WRONG UNKNOWN",

@@ -105,6 +105,7 @@ AGAIN = "orders under one Epay number ask for the same, and only the last can st
 FIGURES = "figures are the sums of the entries that are counted"
 AWAITED = "awaited money is what its entries left in the account"
 FAILED = "failed attempts are counted in the quarter hour that they name"
+DIRECT = "direct payments are counted in the quarter hour that they name"
 BRANDS = "payments by card brand are counted once, in their month"
 RESERVED = "prepaid balances reserve the fees of attempts that may still be paid"
 DIRECTLY = "an order was paid directly exactly if its attempt took a prepaid fee"
@@ -237,6 +238,8 @@ FEATURE_CORRUPTIONS: Final = (
     ("update awaited_figures set amount_minor = amount_minor + 1", AWAITED),
     ("delete from attempt_figures", FAILED),
     ("update payment_attempts set counted_at = null where counted_at is not null", FAILED),
+    ("update direct_figures set paid_minor = paid_minor + 1", DIRECT),
+    ("update payment_attempts set direct_counted_at = null", DIRECT),
     ("update brand_figures set payments = payments + 1", BRANDS),
     ("update brand_figures set volume_minor = volume_minor - 1", BRANDS),
     ("update brand_figures set month = month - 86400000", BRANDS),

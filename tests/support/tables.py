@@ -35,6 +35,7 @@ TABLES: Final = {
     "checkouts": Table("orders", "merchant"),
     "delivery_attempts": Table("webhooks", "merchant"),
     # several features write it: each adds the public ids that it creates
+    "direct_figures": Table("figures", "merchant"),
     "directory": Table("", "server", "finds the merchant of a public id"),
     "deposit_addresses": Table("orders", "server", "found by an address of a chain"),
     "deposit_cases": Table("deposits", "server", "found by a transaction of a chain"),

@@ -29,11 +29,15 @@ from opentill.web.translations import N_
 
 
 class CurrencyTexts(msgspec.Struct, frozen=True, kw_only=True):
-    """The sums of a settlement currency as text; ``share`` is that of the fees in the volume."""
+    """The sums of a settlement currency as text; ``share`` is that of the fees in the volume.
+
+    ``direct`` is the part of the volume that went to merchants' own accounts.
+    """
 
     currency: str
     payments: str
     volume: str
+    direct: str
     refunded: str
     disputed: str
     fees: str
@@ -74,11 +78,7 @@ def _read_days(request: PageRequest) -> Days:
 async def _read_sums(tx: Tx, days: Days) -> list[CurrencySums]:
     """Return the sums of all merchants in the currencies in which anything happened."""
     rows = await figures.sum_range(tx, None, days.since, days.until + 1)
-    return [
-        row
-        for row in rows
-        if row.payments or row.refunds or row.disputes or row.fees_minor or row.refunded_minor
-    ]
+    return [row for row in rows if row.has_movements]
 
 
 def _headlines(
@@ -94,7 +94,7 @@ def _headlines(
     localizer = request.localizer
     by_currency = {row.currency: row for row in previous or ()}
 
-    payments_before = sum(row.payments for row in previous or ())
+    payments_before = sum(row.all_payments for row in previous or ())
 
     def headline(name: str, now: int, before: int, write: Callable[[int], str]) -> Headline:
         compared, change = "", ""
@@ -114,8 +114,8 @@ def _headlines(
         result.append(headline(N_("Fees"), row.fees_minor, before.fees_minor, amount))
         if len(sums) == 1:
             result += [
-                headline(N_("Volume"), row.paid_minor, before.paid_minor, amount),
-                headline(N_("Payments"), row.payments, before.payments, localizer.number),
+                headline(N_("Volume"), row.volume_minor, before.volume_minor, amount),
+                headline(N_("Payments"), row.all_payments, before.all_payments, localizer.number),
             ]
     return result
 
@@ -125,12 +125,13 @@ def _format(localizer: Localizer, row: CurrencySums) -> CurrencyTexts:
         return localizer.amount(Money(minor, row.currency))
 
     share = ""
-    if row.paid_minor and row.fees_minor >= 0:
-        share = localizer.rate(Decimal(row.fees_minor) / row.paid_minor)
+    if row.volume_minor and row.fees_minor >= 0:
+        share = localizer.rate(Decimal(row.fees_minor) / row.volume_minor)
     return CurrencyTexts(
         currency=row.currency,
-        payments=localizer.number(row.payments),
-        volume=amount(row.paid_minor),
+        payments=localizer.number(row.all_payments),
+        volume=amount(row.volume_minor),
+        direct=amount(row.direct_minor),
         refunded=amount(row.refunded_minor),
         disputed=amount(row.disputed_minor),
         fees=amount(row.fees_minor),

@@ -67,7 +67,7 @@ async def show_home(request: PageRequest) -> Response:
         volumes=[
             (volume.currency, _volume_cells(localizer, volume))
             for volume in volumes
-            if volume.payments or volume.refunds or volume.fees_minor
+            if volume.has_movements
         ],
         headlines=texts.headlines(),
         charts=texts.charts(shown_chart),
@@ -122,9 +122,9 @@ def _need_details(request: PageRequest, need: OpenNeed, names: Mapping[str, str]
 
 
 def _volume_cells(localizer: Localizer, sums: figures.CurrencySums) -> tuple[str, ...]:
-    minors = (sums.paid_minor, sums.refunded_minor, sums.fees_minor)
+    minors = (sums.volume_minor, sums.direct_minor, sums.refunded_minor, sums.fees_minor)
     amounts = (localizer.amount(Money(minor, sums.currency)) for minor in minors)
-    return (localizer.number(sums.payments), *amounts)
+    return (localizer.number(sums.all_payments), *amounts)
 
 
 def _amounts(localizer: Localizer, balance: TrialBalance, recharged: int) -> list[tuple[str, str]]:

@@ -104,13 +104,18 @@ async def show_merchant(request: PageRequest) -> Response:
         invited=invited,
         volumes=[
             (
-                localizer.amount(Money(sums.paid_minor, sums.currency)),
-                localizer.number(sums.payments),
+                localizer.amount(Money(sums.volume_minor, sums.currency)),
+                (
+                    localizer.amount(Money(sums.direct_minor, sums.currency))
+                    if sums.direct_payments
+                    else ""
+                ),
+                localizer.number(sums.all_payments),
                 localizer.amount(Money(sums.refunded_minor, sums.currency)),
                 localizer.amount(Money(sums.fees_minor, sums.currency)),
             )
             for sums in volumes
-            if sums.payments or sums.refunds or sums.fees_minor
+            if sums.has_movements
         ],
         payments=[
             (order, localizer.amount(Money(order.amount_minor, order.currency)))

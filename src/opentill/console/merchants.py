@@ -77,7 +77,7 @@ async def list_merchants(request: PageRequest) -> Response:
             if (balance.merchant_id, balance.currency)
             == (merchant.id, merchant.settlement_currency)
         },
-        volumes={(volume.merchant_id, volume.currency): volume.paid_minor for volume in volumes},
+        volumes={(volume.merchant_id, volume.currency): volume.volume_minor for volume in volumes},
         amount=write_amount,
         pager=Pager(number, total),
         file=request.console("merchants.csv") + (f"?{query}" if query else ""),

@@ -150,7 +150,7 @@ class FigureTexts:
 
     def _volume_chart(self, row: CurrencyFigures) -> Chart:
         sums, currency = self._course(row), row.balance.currency
-        volumes, nets = [each.paid_minor for each in sums], [each.net_minor for each in sums]
+        volumes, nets = [each.volume_minor for each in sums], [each.net_minor for each in sums]
         if self._is_by_hour:
             hours = self._figures.hours
             return hour_charts.volume(self._localizer, self._zone, hours, currency, volumes, nets)
@@ -200,21 +200,21 @@ class FigureTexts:
         def amounts(minors: Sequence[int]) -> list[str]:
             return [self._amount(minor, currency) for minor in minors]
 
-        paid, net = [each.paid_minor for each in course], [each.net_minor for each in course]
-        payments = [each.payments for each in course]
+        paid, net = [each.volume_minor for each in course], [each.net_minor for each in course]
+        payments = [each.all_payments for each in course]
         figures = [
             headline(
-                self._money(row, N_("Volume"), sums.now.paid_minor, sums.before.paid_minor),
+                self._money(row, N_("Volume"), sums.now.volume_minor, sums.before.volume_minor),
                 paid,
                 amounts(paid),
             ),
             headline(
-                self._money(row, N_("Net"), sums.now.net_minor, sums.before.net_minor),
+                self._money(row, _net_name(row), sums.now.net_minor, sums.before.net_minor),
                 net,
                 amounts(net),
             ),
             headline(
-                self._count(N_("Payments"), sums.now.payments, sums.before.payments),
+                self._count(N_("Payments"), sums.now.all_payments, sums.before.all_payments),
                 payments,
                 [self._localizer.number(payment) for payment in payments],
             ),
@@ -232,17 +232,20 @@ class FigureTexts:
         sums, attempts = row.comparisons[index], self._figures.attempts_compared[index]
         now, before = sums.now, sums.before
         measures = [
-            self._money(row, N_("Volume"), now.paid_minor, before.paid_minor),
+            self._money(row, N_("Volume"), now.volume_minor, before.volume_minor),
             self._money(row, N_("Refunds"), now.refunded_minor, before.refunded_minor),
             self._money(row, N_("Fees"), now.fees_minor, before.fees_minor),
-            self._money(row, N_("Net"), now.net_minor, before.net_minor),
-            self._count(N_("Payments"), now.payments, before.payments),
+            self._money(row, _net_name(row), now.net_minor, before.net_minor),
+            self._count(N_("Payments"), now.all_payments, before.all_payments),
         ]
         if now.disputed_minor or before.disputed_minor:
             measures.insert(
                 2,
                 self._money(row, N_("Lost to disputes"), now.disputed_minor, before.disputed_minor),
             )
+        if row.ever.direct_payments:
+            text = N_("Paid to your own accounts")
+            measures.insert(1, self._money(row, text, now.direct_minor, before.direct_minor))
         # With several currencies the rate is omitted, since failed attempts have no settlement
         # currency.
         if len(self._figures.currencies) == 1:
@@ -289,3 +292,8 @@ class FigureTexts:
         cells = [charts.percent(self._localizer, row.success_rate) for row in (now, before)]
         change = headlines.change_of_rate(self._localizer, now.success_rate, before.success_rate)
         return Measure(N_("Success rate"), cells[0].text, cells[1].text, change)
+
+
+def _net_name(row: CurrencyFigures) -> str:
+    """Name the net amount, which never contains what was paid to the merchant's own accounts."""
+    return N_("Net in your balance") if row.ever.direct_payments else N_("Net")

@@ -17,8 +17,6 @@ from opentill.figures.model import (
     Figures,
     GatewaySums,
     Hour,
-    PayoutItem,
-    PayoutSum,
     Period,
     Sums,
 )
@@ -28,6 +26,7 @@ from opentill.figures.payout_contents import (
     find_payout_contents,
     list_payout_items,
 )
+from opentill.figures.payout_model import PayoutItem, PayoutSum
 from opentill.figures.queries import RULES
 from opentill.figures.service import (
     behind_since,

@@ -2,17 +2,22 @@
 
 from opentill.db.query import Command, Query, Value
 from opentill.figures.model import DaySums, GatewaySums, LastPayment
+from opentill.figures.queries import NEWEST_PAYMENTS
 
 # Rows are written in sorted order, so that workers counting different merchants cannot deadlock.
-ADD_FAILED = Command(
+# A transaction adds everything with one statement, for the same reason.
+ADD = Command(
     """
     insert into gateway_figures as g
         (since, gateway, method, currency, payments, volume_minor, failed)
-    select since, gateway, method, currency, 0, 0, failed
+    select since, gateway, method, currency, sum(payments), sum(volume_minor), sum(failed)
     from unnest(:since::bigint[], :gateway::text[], :method::text[], :currency::text[],
-        :failed::bigint[]) as c (since, gateway, method, currency, failed)
-    order by since, gateway, method, currency
-    on conflict (since, gateway, method, currency) do update set failed = g.failed + excluded.failed
+        :payments::bigint[], :volume_minor::bigint[], :failed::bigint[])
+        as c (since, gateway, method, currency, payments, volume_minor, failed)
+    group by since, gateway, method, currency order by since, gateway, method, currency
+    on conflict (since, gateway, method, currency) do update set
+        payments = g.payments + excluded.payments,
+        volume_minor = g.volume_minor + excluded.volume_minor, failed = g.failed + excluded.failed
     """
 )
 BETWEEN = Query(
@@ -52,18 +57,13 @@ BY_DAY = Query(
 # per balance and merchant.
 DIFFER = Value(
     bool,
-    """
+    f"""
     select (sums.payments, sums.failed) is distinct from (paid.payments, tried.failed)
     from (
         select coalesce(sum(payments), 0) as payments, coalesce(sum(failed), 0) as failed
         from gateway_figures
     ) sums, (
-        select coalesce(sum(f.payments), 0) as payments
-        from figure_heads h cross join lateral (
-            select payments from figures f
-            where f.merchant_id = h.merchant_id and f.currency = h.currency
-            order by f.since desc limit 1
-        ) f
+        select coalesce(sum(f.payments), 0) as payments from ({NEWEST_PAYMENTS}) f
     ) paid, (
         select coalesce(sum(f.failed), 0) as failed
         from merchants m cross join lateral (
@@ -71,7 +71,7 @@ DIFFER = Value(
             order by f.since desc limit 1
         ) f
     ) tried
-    """,
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 # Makes other counters wait until the recount is committed.
 LOCK = Command("lock table gateway_figures in exclusive mode")
@@ -90,6 +90,11 @@ RECOUNT = Command(
             and e.number <= h.number and e.type = 'PAYMENT'
         join orders o on o.merchant_id = e.merchant_id and o.id = e.source_id
         left join payment_attempts a on a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id
+        union all
+        select a.direct_counted_at, a.gateway, a.method, o.currency, 1, o.amount_minor, 0
+        from payment_attempts a
+        join orders o on o.merchant_id = a.merchant_id and o.id = a.order_id
+        where a.direct_counted_at is not null
         union all
         select counted_at, gateway, method, currency, 0, 0, 1
         from payment_attempts where counted_at > 0  -- 0: canceled by the customer

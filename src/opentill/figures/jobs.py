@@ -3,6 +3,7 @@
 Money is counted from the ledger's entries in the order of their numbers, which is the order of
 their commits; the progress is written in the same transaction. Nothing is therefore missed or
 counted twice, wherever a worker stops. The first count of an old database works the same way.
+Direct payments have no entry of their own, so they are counted like failed attempts.
 """
 
 from collections import defaultdict
@@ -14,9 +15,9 @@ import structlog
 
 from opentill import orders
 from opentill.db.database import Db, Tx
-from opentill.figures import brand_queries, gateway_queries, queries
+from opentill.figures import attempt_queries, brand_queries, gateway_queries, queries
 from opentill.figures.model import Behind
-from opentill.orders import FailedAttempts
+from opentill.orders import DirectPayments, FailedAttempts
 
 _log: Final = structlog.get_logger()
 # At most this many entries or attempts are counted in a transaction, in about 0.1 s.
@@ -97,25 +98,67 @@ async def _count_attempts(db: Db, batch: int) -> int:
 
 
 async def count_attempts(tx: Tx, merchant_id: str, most: int = BATCH) -> int:
-    """Count up to ``most`` of a merchant's failed attempts; return their number."""
-    await queries.OPEN_ATTEMPTS.run(tx, merchant_id=merchant_id)
-    await queries.LOCK_ATTEMPTS.get(tx, merchant_id=merchant_id)
+    """Count up to ``most`` failed attempts and direct payments of a merchant; return their number.
+
+    ``most`` is the limit of each of the two.
+    """
+    await attempt_queries.OPEN_ATTEMPTS.run(tx, merchant_id=merchant_id)
+    await attempt_queries.LOCK_ATTEMPTS.get(tx, merchant_id=merchant_id)
     changed = await orders.count_failed(tx, merchant_id, most)
-    failed: dict[int, int] = defaultdict(int)
-    counted = [change for change in changed if change.failed]  # others were canceled by customers
-    for change in counted:
-        failed[change.since] += change.failed
+    direct = await orders.count_direct(tx, merchant_id, most)
+    failed = [change for change in changed if change.failed]  # others were canceled by customers
     if failed:
-        changes = {"since": list(failed), "failed": list(failed.values())}
-        await queries.OPEN_QUARTERS.run(tx, merchant_id=merchant_id, since=changes["since"])
-        await queries.ADD_FAILED.run(tx, merchant_id=merchant_id, **changes)
-        await gateway_queries.ADD_FAILED.run(tx, **_columns(counted))
-    return sum(change.attempts for change in changed)
+        await _add_failed(tx, merchant_id, failed)
+    if failed or direct:
+        await gateway_queries.ADD.run(tx, **_by_gateway(failed, direct))
+    if direct:
+        await _add_direct(tx, merchant_id, direct)
+    return sum(change.attempts for change in changed) + sum(sums.payments for sums in direct)
 
 
-def _columns(changed: Sequence[FailedAttempts]) -> dict[str, list[Any]]:
-    names = ("since", "gateway", "method", "currency", "failed")
-    return {name: [getattr(one, name) for one in changed] for name in names}
+async def _add_failed(tx: Tx, merchant_id: str, changes: Sequence[FailedAttempts]) -> None:
+    failed: dict[int, int] = defaultdict(int)
+    for change in changes:
+        failed[change.since] += change.failed
+    since = list(failed)
+    await attempt_queries.OPEN_QUARTERS.run(tx, merchant_id=merchant_id, since=since)
+    await attempt_queries.ADD_FAILED.run(
+        tx, merchant_id=merchant_id, since=since, failed=list(failed.values())
+    )
+
+
+async def _add_direct(tx: Tx, merchant_id: str, direct: Sequence[DirectPayments]) -> None:
+    quarters = {
+        "currency": [sums.settled_currency for sums in direct],
+        "since": [sums.since for sums in direct],
+    }
+    await attempt_queries.OPEN_DIRECT.run(tx, merchant_id=merchant_id, **quarters)
+    await attempt_queries.ADD_DIRECT.run(
+        tx,
+        merchant_id=merchant_id,
+        **quarters,
+        payments=[sums.payments for sums in direct],
+        paid_minor=[sums.settled_minor for sums in direct],
+    )
+    names = ("since", "method", "brand", "currency", "payments", "volume_minor")
+    await brand_queries.ADD.run(
+        tx,
+        merchant_id=merchant_id,
+        **{name: [getattr(sums, name) for sums in direct] for name in names},
+    )
+
+
+def _by_gateway(
+    failed: Sequence[FailedAttempts], direct: Sequence[DirectPayments]
+) -> dict[str, list[Any]]:
+    names = ("since", "gateway", "method", "currency")
+    rows = (*failed, *direct)
+    return {
+        **{name: [getattr(row, name) for row in rows] for name in names},
+        "payments": [0] * len(failed) + [sums.payments for sums in direct],
+        "volume_minor": [0] * len(failed) + [sums.volume_minor for sums in direct],
+        "failed": [change.failed for change in failed] + [0] * len(direct),
+    }
 
 
 async def repair_by_gateway(db: Db) -> bool:

@@ -25,6 +25,8 @@ Awaiting = Literal["pending", "reserve"]
 class Sums(msgspec.Struct, frozen=True, kw_only=True):
     """Sums of a range of time in one settlement currency; minor units.
 
+    ``payments`` and ``paid_minor`` are what the platform received; ``direct_payments`` and
+    ``direct_minor`` are what went to the merchants' own accounts directly.
     ``refunded_minor`` is the amount that refunds took from the balance; ``disputes`` and
     ``disputed_minor`` are disputes lost and not recovered; ``fees_minor`` are all fees minus the
     fees that merchants got back.
@@ -37,6 +39,23 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
     disputes: int = 0
     disputed_minor: int = 0
     fees_minor: int = 0
+    direct_payments: int = 0
+    direct_minor: int = 0
+
+    @property
+    def all_payments(self) -> int:
+        """The number of payments, also of direct ones."""
+        return self.payments + self.direct_payments
+
+    @property
+    def volume_minor(self) -> int:
+        """What customers paid, also to the merchants' own accounts."""
+        return self.paid_minor + self.direct_minor
+
+    @property
+    def has_movements(self) -> bool:
+        """Whether anything happened; sums of several merchants may add up to zero."""
+        return any(getattr(self, name) for name in Sums.__struct_fields__)
 
     @property
     def net_minor(self) -> int:
@@ -70,11 +89,20 @@ class CurrencySums(Sums, frozen=True, kw_only=True):
 
 
 class MerchantVolume(msgspec.Struct, frozen=True):
-    """What customers paid to a merchant in a range of time, in a settlement currency."""
+    """What customers paid to a merchant in a range of time, in a settlement currency.
+
+    ``direct_minor`` went to the merchant's own accounts directly, ``paid_minor`` to the platform.
+    """
 
     merchant_id: str
     currency: str
     paid_minor: int
+    direct_minor: int
+
+    @property
+    def volume_minor(self) -> int:
+        """What customers paid, also to the merchant's own accounts."""
+        return self.paid_minor + self.direct_minor
 
 
 class GatewaySums(msgspec.Struct, frozen=True):
@@ -395,43 +423,3 @@ class Figures(msgspec.Struct, frozen=True):
     hours: tuple[Hour, ...]  # of today, up to now
     attempts_by_hour: tuple[Attempts, ...]  # the attempts of each of ``hours``
     attempts_compared: tuple[AttemptsComparison, ...]
-
-
-class PayoutSum(msgspec.Struct, frozen=True, kw_only=True):
-    """The entries of one kind in a payout: their number and the change of the available balance.
-
-    ``gross_minor`` and ``fee_minor`` are the amounts and fees of settled payments, and
-    ``refunded_items`` is the number of those that were refunded before.
-    """
-
-    kind: str
-    items: int
-    amount_minor: int
-    gross_minor: int
-    fee_minor: int
-    refunded_items: int
-
-
-class PayoutItem(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of a payout: how it changed the available balance, and because of what.
-
-    ``gross_minor`` and ``fee_minor`` are those of the payment that it settled, else None.
-    """
-
-    number: int
-    id: str
-    created_at: int
-    type: str
-    source_type: str
-    source_id: str
-    kind: str
-    amount_minor: int
-    gross_minor: int | None
-    fee_minor: int | None
-
-    @property
-    def refunded_minor(self) -> int:
-        """The part of the payment that was refunded before it settled; negative or 0."""
-        if self.gross_minor is None or self.fee_minor is None:
-            return 0
-        return self.amount_minor - self.gross_minor + self.fee_minor

@@ -13,7 +13,7 @@ import msgspec
 from opentill import ledger
 from opentill.db.database import Db, Tx
 from opentill.figures import payout_queries as queries
-from opentill.figures.model import PayoutItem, PayoutSum
+from opentill.figures.payout_model import PayoutItem, PayoutSum
 from opentill.ledger import Entry, StatementError
 
 # More entries between two payouts are neither summed nor listed on a page; the file has them all.

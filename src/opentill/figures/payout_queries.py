@@ -3,7 +3,7 @@
 from typing import Final
 
 from opentill.db.query import Query
-from opentill.figures.model import PayoutItem, PayoutSum
+from opentill.figures.payout_model import PayoutItem, PayoutSum
 from opentill.ledger import Entry
 
 # The last payout of a currency before an entry.

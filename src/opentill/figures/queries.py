@@ -45,6 +45,37 @@ MONTH: Final = (
 )
 _SUMS: Final = ", ".join(f"{sql} as {name}" for name, sql in _MEASURES.items())
 
+# The newest running sums of payments of each balance: one index lookup for each.
+NEWEST_PAYMENTS: Final = """
+    select f.payments from figure_heads h cross join lateral (
+        select payments from figures f
+        where f.merchant_id = h.merchant_id and f.currency = h.currency
+        order by f.since desc limit 1
+    ) f
+    union all
+    select f.payments from direct_figures h cross join lateral (
+        select payments from direct_figures f
+        where f.merchant_id = h.merchant_id and f.currency = h.currency
+        order by f.since desc limit 1
+    ) f
+    where h.since = 0
+"""
+# The merchants and currencies that have any figures.
+_CURRENCIES: Final = """(
+    select merchant_id, currency from figure_heads
+    union select merchant_id, currency from direct_figures where since = 0
+)"""
+
+
+def _newest(table: str, before: str) -> str:
+    """Return SQL for the running sums of ``h``'s currency until a time, in a table of figures."""
+    return f"""(
+        select * from {table} f
+        where f.merchant_id = h.merchant_id and f.currency = h.currency and f.since < {before}
+        order by f.since desc limit 1
+    )"""  # noqa: S608 - interpolates constants of this program only
+
+
 _COUNTED: Final = """(
     select e.* from entries e join figure_heads h
         on h.merchant_id = e.merchant_id and h.currency = e.currency
@@ -196,47 +227,6 @@ WAITING = Value(
     """,
 )
 
-OPEN_ATTEMPTS = Command(
-    """
-    insert into attempt_figures (merchant_id, since, failed) values (:merchant_id, 0, 0)
-    on conflict do nothing
-    """
-)
-LOCK_ATTEMPTS = Value(
-    str,
-    """
-    select merchant_id from attempt_figures
-    where merchant_id = :merchant_id and since = 0 for update
-    """,
-)
-# Insert missing rows of quarter hours; ADD_FAILED then adds to these rows and all later ones.
-OPEN_QUARTERS = Command(
-    """
-    insert into attempt_figures (merchant_id, since, failed)
-    select :merchant_id, wanted.since, before.failed
-    from unnest(:since::bigint[]) as wanted (since)
-    cross join lateral (
-        select failed from attempt_figures f
-        where f.merchant_id = :merchant_id and f.since <= wanted.since
-        order by f.since desc limit 1
-    ) before
-    on conflict do nothing
-    """
-)
-ADD_FAILED = Command(
-    """
-    update attempt_figures f set failed = f.failed + more.failed
-    from (
-        select later.since, sum(c.failed) as failed
-        from unnest(:since::bigint[], :failed::bigint[]) as c (since, failed)
-        join attempt_figures later
-            on later.merchant_id = :merchant_id and later.since >= c.since
-        group by later.since
-    ) more
-    where f.merchant_id = :merchant_id and f.since = more.since and more.failed <> 0
-    """
-)
-
 BALANCES = Query(
     BalanceProgress,
     """
@@ -251,64 +241,63 @@ BALANCES = Query(
     left join figure_heads h on h.merchant_id = b.merchant_id and h.currency = b.currency
     left join entries last on last.merchant_id = b.merchant_id and last.currency = b.currency
         and last.number = h.number
-    where b.merchant_id = :merchant_id order by b.currency
+    where b.merchant_id = :merchant_id
+    union all  -- direct payments without a fee post nothing
+    select d.currency, 0, 0, 0, 0, 0, 0, 0, null from direct_figures d
+    where d.merchant_id = :merchant_id and d.since = 0 and not exists (
+        select from balances b where b.merchant_id = d.merchant_id and b.currency = d.currency
+    )
+    order by currency
     """,
 )
-# The sums of all time before each boundary, without boundaries before the first entry: one index
-# lookup per boundary.
+# The sums of all time before each boundary, without boundaries before the first entry: two index
+# lookups per boundary.
 UNTIL = Query(
     Until,
     f"""
-    select h.currency, wanted.before, {_each("f.{0}")}
-    from figure_heads h
+    select h.currency, wanted.before, {_each("coalesce(f.{0}, 0) as {0}")},
+        coalesce(d.payments, 0) as direct_payments, coalesce(d.paid_minor, 0) as direct_minor
+    from {_CURRENCIES} h
     cross join unnest(:before::bigint[]) as wanted (before)
-    cross join lateral (
-        select * from figures f
-        where f.merchant_id = :merchant_id and f.currency = h.currency and f.since < wanted.before
-        order by f.since desc limit 1
-    ) f
-    where h.merchant_id = :merchant_id
+    left join lateral {_newest("figures", "wanted.before")} f on true
+    left join lateral {_newest("direct_figures", "wanted.before")} d on true
+    where h.merchant_id = :merchant_id and (f.since is not null or d.since is not null)
     """,  # noqa: S608 - interpolates constants of this program only
 )
-# The sums of a range of time, for all merchants or for one: two index lookups per balance.
+# The sums of a range of time, for all merchants or for one: four index lookups per currency.
 RANGE_SUMS = Query(
     CurrencySums,
     f"""
-    select h.currency, {_each("(sum(u.{0}) - coalesce(sum(s.{0}), 0))::bigint as {0}")}
-    from figure_heads h
-    cross join lateral (
-        select * from figures f
-        where f.merchant_id = h.merchant_id and f.currency = h.currency and f.since < :until
-        order by f.since desc limit 1
-    ) u
-    left join lateral (
-        select * from figures f
-        where f.merchant_id = h.merchant_id and f.currency = h.currency and f.since < :since
-        order by f.since desc limit 1
-    ) s on true
-    where :merchant_id::text is null or h.merchant_id = :merchant_id
+    select h.currency,
+        {_each("(coalesce(sum(u.{0}), 0) - coalesce(sum(s.{0}), 0))::bigint as {0}")},
+        (coalesce(sum(du.payments), 0) - coalesce(sum(ds.payments), 0))::bigint
+            as direct_payments,
+        (coalesce(sum(du.paid_minor), 0) - coalesce(sum(ds.paid_minor), 0))::bigint
+            as direct_minor
+    from {_CURRENCIES} h
+    left join lateral {_newest("figures", ":until")} u on true
+    left join lateral {_newest("figures", ":since")} s on true
+    left join lateral {_newest("direct_figures", ":until")} du on true
+    left join lateral {_newest("direct_figures", ":since")} ds on true
+    where (:merchant_id::text is null or h.merchant_id = :merchant_id)
+        and (u.since is not null or du.since is not null)
     group by h.currency order by h.currency
     """,  # noqa: S608 - interpolates constants of this program only
 )
-# The payments of a range of time of each of these merchants: two index lookups per balance.
+# The payments of a range of time of each of these merchants: four index lookups per currency.
 PAID_BY_MERCHANT = Query(
     MerchantVolume,
-    """
+    f"""
     select h.merchant_id, h.currency,
-        (u.paid_minor - coalesce(s.paid_minor, 0))::bigint as paid_minor
-    from figure_heads h
-    cross join lateral (
-        select paid_minor from figures f
-        where f.merchant_id = h.merchant_id and f.currency = h.currency and f.since < :until
-        order by f.since desc limit 1
-    ) u
-    left join lateral (
-        select paid_minor from figures f
-        where f.merchant_id = h.merchant_id and f.currency = h.currency and f.since < :since
-        order by f.since desc limit 1
-    ) s on true
+        (coalesce(u.paid_minor, 0) - coalesce(s.paid_minor, 0))::bigint as paid_minor,
+        (coalesce(du.paid_minor, 0) - coalesce(ds.paid_minor, 0))::bigint as direct_minor
+    from {_CURRENCIES} h
+    left join lateral {_newest("figures", ":until")} u on true
+    left join lateral {_newest("figures", ":since")} s on true
+    left join lateral {_newest("direct_figures", ":until")} du on true
+    left join lateral {_newest("direct_figures", ":since")} ds on true
     where h.merchant_id = any (:merchant_ids::text[])
-    """,
+    """,  # noqa: S608 - interpolates constants of this program only
 )
 FAILED_UNTIL = Query(
     FailedUntil,
@@ -327,11 +316,12 @@ COUNTED_TO = Value(
     select number from figure_heads where merchant_id = :merchant_id and currency = :currency
     """,
 )
-# The sums of a range of entry numbers, computed from the entries.
+# The sums of a range of entry numbers, computed from the entries, where direct payments are not.
 SUMS = Query(
     Sums,
     f"""
-    select {", ".join(f"coalesce({sql}, 0)::bigint as {name}" for name, sql in _MEASURES.items())}
+    select {", ".join(f"coalesce({sql}, 0)::bigint as {name}" for name, sql in _MEASURES.items())},
+        0 as direct_payments, 0 as direct_minor
     from entries
     where merchant_id = :merchant_id and currency = :currency
         and number > :after and number <= :last
@@ -408,6 +398,27 @@ RULES: Final[Mapping[str, str]] = {
     ) both_sides
     group by merchant_id, since having sum(counted) <> sum(there)
     """,
+    "direct payments are counted in the quarter hour that they name": """
+    select merchant_id, currency || ' ' || since as subject,
+        sum(counted) || ' counted, ' || sum(there) || ' there; ' || sum(counted_minor) || ' and '
+            || sum(there_minor) || ' minor units' as detail
+    from (
+        select merchant_id, currency, since,
+            payments - lag(payments, 1, 0::bigint) over sofar as counted, 0 as there,
+            paid_minor - lag(paid_minor, 1, 0::bigint) over sofar as counted_minor,
+            0 as there_minor
+        from direct_figures
+        window sofar as (partition by merchant_id, currency order by since)
+        union all
+        select o.merchant_id, o.settled_currency, a.direct_counted_at, 0, 1, 0,
+            o.gross_settled_minor
+        from payment_attempts a
+        join orders o on o.merchant_id = a.merchant_id and o.id = a.order_id
+        where a.direct_counted_at is not null
+    ) both_sides
+    group by merchant_id, currency, since
+    having sum(counted) <> sum(there) or sum(counted_minor) <> sum(there_minor)
+    """,
     # Missing payments are no violation: a worker of the previous version leaves them uncounted, and
     # the worker's hourly job counts them (`jobs.repair_by_brand`).
     "payments by card brand are counted once, in their month": f"""
@@ -424,6 +435,12 @@ RULES: Final[Mapping[str, str]] = {
         join entries e on e.merchant_id = h.merchant_id and e.currency = h.currency
             and e.number <= h.number and e.type = 'PAYMENT'
         join orders o on o.merchant_id = e.merchant_id and o.id = e.source_id
+        union all
+        select o.merchant_id, o.currency, {MONTH.format("a.direct_counted_at")}, 0, 1, 0,
+            o.amount_minor
+        from payment_attempts a
+        join orders o on o.merchant_id = a.merchant_id and o.id = a.order_id
+        where a.direct_counted_at is not null
     ) both_sides
     group by merchant_id, currency, month
     having sum(counted) > sum(there)

@@ -55,7 +55,7 @@ class _Counts:
 
     def attempts(self, since: int, until: int) -> Attempts:
         """Return the attempts of a range, over all currencies."""
-        paid = sum(self.totals(each, since, until).payments for each in self._currencies)
+        paid = sum(self.totals(each, since, until).all_payments for each in self._currencies)
         return Attempts(paid, self._failed.get(until, 0) - self._failed.get(since, 0))
 
 

@@ -21,6 +21,14 @@ class DigestDay(msgspec.Struct, frozen=True, kw_only=True):
     disputed: Amount
     net: Amount  # paid, minus refunds, lost disputes and fees
     fees: Amount | None = None  # None in mails that an earlier version queued
+    direct_payments: int = 0  # to the merchant's own accounts; ``payments`` contains them
+    direct: Amount | None = None  # what they paid, which is not part of ``paid``
+
+    @property
+    def volume(self) -> Amount:
+        """What customers paid, also to the merchant's own accounts."""
+        minor, currency = self.paid
+        return minor + (0 if self.direct is None else self.direct[0]), currency
 
 
 class DigestContent(msgspec.Struct, frozen=True, kw_only=True):

@@ -302,7 +302,7 @@ async def _queue_digest(db: Db, settings: Settings, merchant: DigestMerchant, no
         content = DigestContent(
             merchant_id=merchant_id,
             at=day.since,
-            days=[_digest_day(currency) for currency in sums if _has_movements(currency)],
+            days=[_digest_day(currency) for currency in sums if currency.has_movements],
             pending_refunds=await orders.count_by_refunds(tx, merchant_id, "REFUND_PENDING"),
             failed_refunds=await orders.count_by_refunds(tx, merchant_id, "REFUND_FAILED"),
         )
@@ -312,19 +312,17 @@ async def _queue_digest(db: Db, settings: Settings, merchant: DigestMerchant, no
     return await db.run(work)
 
 
-def _has_movements(sums: figures.CurrencySums) -> bool:
-    return any((sums.payments, sums.refunds, sums.disputes, sums.fees_minor))
-
-
 def _digest_day(sums: figures.CurrencySums) -> DigestDay:
     currency = sums.currency
     return DigestDay(
-        payments=sums.payments,
+        payments=sums.all_payments,
         paid=(sums.paid_minor, currency),
         refunded=(sums.refunded_minor, currency),
         disputed=(sums.disputed_minor, currency),
         net=(sums.net_minor, currency),
         fees=(sums.fees_minor, currency),
+        direct_payments=sums.direct_payments,
+        direct=(sums.direct_minor, currency) if sums.direct_payments else None,
     )
 
 

@@ -263,10 +263,18 @@ def digest(content: DigestContent, context: MessageContext) -> Message:
         facts += [
             (_("Payments") + f" ({currency})", context.localizer.number(day.payments)),
             (_(NC_("daily summary", "Paid")), context.amount(day.paid)),
+            *(
+                []
+                if day.direct is None
+                else [(_("Paid to your own accounts"), context.amount(day.direct))]
+            ),
             (_(NC_("daily summary", "Refunded")), context.amount(day.refunded)),
             (_("Disputes lost"), context.amount(day.disputed)),
             *([] if day.fees is None else [(_("Fees"), context.amount(day.fees))]),
-            (_("Net"), context.amount(day.net)),
+            (
+                _("Net") if day.direct is None else _("Net in your balance"),
+                context.amount(day.net),
+            ),
         ]
     has_movements = bool(facts)
     if content.pending_refunds:
@@ -277,7 +285,7 @@ def digest(content: DigestContent, context: MessageContext) -> Message:
         facts.append(
             (_("Payments with a failed refund"), context.localizer.number(content.failed_refunds))
         )
-    paid = ", ".join(context.amount(day.paid) for day in content.days)
+    paid = ", ".join(context.amount(day.volume) for day in content.days)
     return Message(
         subject=_(
             "{shop}: {amount} in payments on {date}", shop=context.shop, amount=paid, date=date

@@ -48,19 +48,26 @@ from opentill.orders.order_notes import add_note, notes_of
 from opentill.orders.payments.confirmation import BATCH as CONFIRMATION_BATCH
 from opentill.orders.payments.confirmation import ENDS as ATTEMPT_ENDS
 from opentill.orders.payments.confirmation import confirm_many
+from opentill.orders.payments.counted_attempts import (
+    count_direct,
+    count_failed,
+    find_uncounted_since,
+    list_uncounted_merchants,
+)
 from opentill.orders.payments.duplicates import (
     apply_duplicate_return,
     needs_manual_return,
     record_duplicate_return,
 )
-from opentill.orders.payments.failed_attempts import (
-    count_failed,
-    find_uncounted_since,
-    list_uncounted_merchants,
-)
 from opentill.orders.payments.intents import start_attempt
 from opentill.orders.payments.manual import awaits_confirmation, confirm_manually, revoke_manually
-from opentill.orders.payments.model import FailedAttempts, Payer, PaymentIntent, Report
+from opentill.orders.payments.model import (
+    DirectPayments,
+    FailedAttempts,
+    Payer,
+    PaymentIntent,
+    Report,
+)
 from opentill.orders.payments.outcomes import apply_outcome
 from opentill.orders.payments.prepaid import fee_of
 from opentill.orders.payments.service import (
@@ -142,6 +149,7 @@ __all__ = [
     "CustomerOrder",
     "CustomerSums",
     "CustomerTotal",
+    "DirectPayments",
     "Email",
     "Event",
     "ExportQuery",
@@ -186,6 +194,7 @@ __all__ = [
     "confirm_many",
     "count",
     "count_by_refunds",
+    "count_direct",
     "count_failed",
     "count_late_payments",
     "count_of_products",

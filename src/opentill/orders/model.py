@@ -312,6 +312,7 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     # currency; None: the money goes to the operator. ``prepaid_held``: whether it is reserved.
     prepaid_minor: int | None = None
     prepaid_held: bool = False
+    direct_counted_at: int | None = None  # like ``counted_at``, of a direct payment
     # Why it went to its gateway: JSON of a ``gateways.choice.RouteReason``; None: nobody chose.
     route: str | None = None
 

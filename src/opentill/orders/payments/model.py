@@ -23,6 +23,24 @@ class FailedAttempts(msgspec.Struct, frozen=True):
     attempts: int
 
 
+class DirectPayments(msgspec.Struct, frozen=True):
+    """Direct payments of a quarter hour by gateway, method, card brand and both currencies.
+
+    ``volume_minor`` is the amount that customers paid, in ``currency``; ``settled_minor`` is the
+    same in the settlement currency. ``since`` is the beginning of the quarter hour (Unix ms).
+    """
+
+    since: int
+    gateway: str
+    method: str
+    brand: str
+    currency: str
+    settled_currency: str
+    payments: int
+    volume_minor: int
+    settled_minor: int
+
+
 class DayTotal(msgspec.Struct, frozen=True):
     """The payments of an account with a day limit on one day: their number and their sum."""
 
