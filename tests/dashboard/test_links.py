@@ -3,7 +3,9 @@
 import re
 from urllib.parse import quote, urlsplit
 
+import pytest
 from dashboard.pages import hidden_field_values, new_form_id, text_of
+from opentill.dashboard import links
 from opentill.payment_links import jobs
 from support.api_server import Shop
 from support.people import Visitor, create_person
@@ -181,6 +183,36 @@ def test_a_session_is_opened_with_all_its_options(shop: Shop) -> None:
     assert "INV-1" in owner.get(response.headers["location"]).text
     matches = owner.get(f"/dashboard/{shop.id}/payments", params={"query": "INV-1"}).text
     assert session["orderId"] in matches
+
+
+def test_a_link_with_more_payments_than_shown_leads_to_all_of_them(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    product = shop.create_product()["id"]
+    link = shop.data("POST", "/v1/payment-links", json={"productId": product})
+    path = page_path(shop, link["id"])
+    customer, address = Visitor(shop.api_server), urlsplit(str(link["url"])).path
+    for _ in range(2):
+        form_id = new_form_id(customer, f"{address}?again=1")
+        entries = {"form_id": form_id, "lang": "en", "quantity": "1"}
+        session = urlsplit(customer.post(address, entries).headers["location"]).path
+        checkout = session.removeprefix("/checkout/")
+        shop.confirm(shop.data("GET", f"/v1/checkouts/{checkout}")["orderId"])
+
+    def shown(query: str = "") -> int:
+        return len(set(re.findall(r"payments/(order_\w+)", owner.get(path + query).text)))
+
+    assert shown() == 2
+    assert "All payments of this link" not in owner.get(path).text
+    monkeypatch.setattr(links, "_NEWEST", 1)
+    assert shown() == 1
+    assert f'href="{path}?payments=all#payments"' in owner.get(path).text
+    assert shown("?payments=all") == 2
+    assert "All payments of this link" not in owner.get(f"{path}?payments=all").text
+    monkeypatch.setattr(links, "_MOST_PAYMENTS", 1)
+    page = text_of(owner.get(f"{path}?payments=all"))
+    assert "These are the newest 1 payments of 2." in page
 
 
 def test_a_link_can_be_changed_and_lists_its_payments(shop: Shop) -> None:

@@ -28,6 +28,7 @@ from opentill.web import forms
 from opentill.web.translations import N_
 
 _NEWEST: Final = 20  # the page of a link shows this many payments
+_MOST_PAYMENTS: Final = 200  # with all payments, the page shows at most this many
 _REASON: Final = "on the page of payment links"
 _MOST_CHOICES: Final = 100  # the form offers at most this many products
 # Tab of the list → whether its links are active, None for all.
@@ -184,12 +185,14 @@ async def _render_link(
     errors: dict[str, str] | None = None,
     entries: Entries | None = None,
 ) -> Response:
+    shows_all = request.query.get("payments") == "all"
+    most = _MOST_PAYMENTS if shows_all else _NEWEST
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         link = await payment_links.find(tx, merchant.id, request.ids["link"])
         usage = await payment_links.find_usage(tx, merchant.id, [link.id])
         products_by_id = await products.find_many(tx, merchant.id, [link.product_id or ""])
-        ids = await payment_links.list_newest_paid(tx, merchant.id, link.id, _NEWEST)
+        ids = await payment_links.list_newest_paid(tx, merchant.id, link.id, most)
         orders_by_id = await orders.find_many(tx, merchant.id, ids)
     deployment, zone = request.app.settings.livemode, ZoneInfo(merchant.time_zone)
     payments = await orders.all_with_livemode(
@@ -208,7 +211,8 @@ async def _render_link(
         last_day=page_helpers.format_end(request, link.expires_at, zone),
         columns=_COLUMNS,
         rows=await payments_columns.rows(request, zone, _COLUMNS, payments),
-        most=_NEWEST,
+        shows_all=shows_all,
+        has_more=row.usage.paid > len(ids),
         entries=entries or link_form.stored_entries(link, zone),
         editing=entries is not None,
         sales=[Money(sales.paid_minor, sales.currency) for sales in row.usage.sales if sales.paid]
