@@ -75,7 +75,8 @@ def test_the_receipt_shows_what_was_paid_less_the_refunds(shop: Shop, clock: Any
     )
     page_text = text_of(page)
     number = orders.receipt_number(eventful_order.id)
-    for text in ("Harbour Books", number, "Blue &lt;teapot&gt; $20.00", "-$5.00",
+    # The headline is the amount that was paid at the date below it.
+    for text in ("Harbour Books", number, "$20.00 Paid on", "Blue &lt;teapot&gt; $20.00", "-$5.00",
                  "Paid after refunds $15.00", "Test payment"):  # fmt: skip
         assert text in page_text, text
     assert "-$1.00" not in page_text
