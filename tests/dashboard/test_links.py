@@ -4,8 +4,8 @@ import re
 from urllib.parse import quote, urlsplit
 
 import pytest
+
 from dashboard.pages import hidden_field_values, new_form_id, text_of
-from opentill.dashboard import links
 from opentill.payment_links import jobs
 from support.api_server import Shop
 from support.people import Visitor, create_person
@@ -205,12 +205,12 @@ def test_a_link_with_more_payments_than_shown_leads_to_all_of_them(
 
     assert shown() == 2
     assert "All payments of this link" not in owner.get(path).text
-    monkeypatch.setattr(links, "_NEWEST", 1)
+    monkeypatch.setattr("opentill.dashboard.links._NEWEST", 1)
     assert shown() == 1
     assert f'href="{path}?payments=all#payments"' in owner.get(path).text
     assert shown("?payments=all") == 2
     assert "All payments of this link" not in owner.get(f"{path}?payments=all").text
-    monkeypatch.setattr(links, "_MOST_PAYMENTS", 1)
+    monkeypatch.setattr("opentill.dashboard.links._MOST_PAYMENTS", 1)
     page = text_of(owner.get(f"{path}?payments=all"))
     assert "These are the newest 1 payments of 2." in page
 
