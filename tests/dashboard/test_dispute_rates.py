@@ -31,9 +31,12 @@ def test_the_rate_is_shown_by_month_and_card_brand(shop: Shop) -> None:
     for text in (
         "All payments 4 1 0 0 25.00% 25.00%",
         "Visa 4 1 0 0 25.00%",
-        "1.50% from 1,500 disputes a month Below the limit of 1,500 disputes",
+        "1.50% from 1,500 disputes a month Rate above 1.50%, too few disputes for the limit of 1,",
+        "is 25.00%, above the limit of 1.50%. There are too few disputes for the limit of 1,500:",
+        "Dispute rate of Visa by month",
     ):
         assert text in page, page
+    assert "is within the limit of the card scheme" not in page
     month = (
         "Disputes this month 1 1 open, 0 won, 0 lost Dispute rate 25.00% this month, of 4 payments"
     )
@@ -66,10 +69,13 @@ def _rate(opened: int, payments: int, brand: str | None = "visa") -> DisputeRate
     [
         (_rate(1, 100), ("Within the limit", "paid")),
         (_rate(0, 0), ("Within the limit", "paid")),
-        (_rate(3, 200), ("Below the limit of 1,500 disputes", "")),
+        (_rate(3, 200), ("Rate above 1.50%, too few disputes for the limit of 1,500", "disputed")),
         (_rate(1500, 200_000), ("Within the limit", "paid")),
         (_rate(1500, 100_000), ("Over the Visa limit", "failed")),
-        (_rate(4, 100, "mastercard"), ("Below the limit of 100 disputes", "")),
+        (
+            _rate(4, 100, "mastercard"),
+            ("Rate above 1.50%, too few disputes for the limit of 100", "disputed"),
+        ),
         (_rate(100, 1000, "mastercard"), ("Over the Mastercard ECM limit", "failed")),
         (_rate(300, 1000, "mastercard"), ("Over the Mastercard HECM limit", "failed")),
         (_rate(9, 10, "jcb"), ("", "paid")),
@@ -92,6 +98,11 @@ def test_methods_without_disputes_share_a_row() -> None:
     assert [(row.name, row.cells["payments"]) for row in rows] == [
         ("Visa", "50"),
         ("Alipay, PayNow", "7"),
+    ]
+    rows = list(dispute_rates.rows_of_month(localizer, [_rate(0, 50), *quiet]))
+    assert [(row.name, row.cells["limit"]) for row in rows] == [
+        ("Visa", "1.50% from 1,500 disputes a month"),
+        ("Alipay, PayNow", ""),
     ]
     rows = list(dispute_rates.rows_of_month(localizer, quiet[:1]))
     assert [row.name for row in rows] == ["Alipay"]

@@ -92,12 +92,12 @@ def _read_query_string(request: PageRequest) -> str:
 async def show_rate(request: PageRequest) -> Response:
     """Show the dispute rates of the last months, by payment method and card brand."""
     await figures.catch_up(request.app.db, request.merchant_id)
-    rows, chart = await request.app.db.read_snapshot(
-        lambda tx: dispute_rates.read_with_chart(
+    rows, charts = await request.app.db.read_snapshot(
+        lambda tx: dispute_rates.read_with_charts(
             tx, request.localizer, request.merchant_id, request.now
         )
     )
-    return render.page(request, "disputes_rate.html", scripts=True, rows=rows, rate_chart=chart)
+    return render.page(request, "disputes_rate.html", scripts=True, rows=rows, rate_charts=charts)
 
 
 async def show_file(request: PageRequest) -> Response:

@@ -22,6 +22,7 @@ from opentill.web.translations import N_
 MONTHS: Final = 6  # months of a page, including this one
 _NONE: Final = "–"
 _FEWEST_COMBINED: Final = 2  # this many methods without disputes share a row
+Tone = Literal["failed", "disputed", "paid"]
 _SINGLE: Final = frozenset({"VAMP"})  # programs that are the only one of their brand
 
 
@@ -29,6 +30,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the table: all payments of a month, or those by one method and card brand.
 
     ``verdict`` compares the rate with the limit of the card scheme, "" if there is no limit.
+    ``warning`` is a sentence for the top of the page if the rate is above the limit, but there are
+    too few disputes for it; else "".
     """
 
     month: str
@@ -36,7 +39,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     cells: dict[str, str]  # by the names of ``RATE_COLUMN``; "limit" is "" if there is none
     verdict: str
-    tone: Literal["failed", "", "paid"] = "paid"  # the color of the verdict's badge
+    tone: Tone = "paid"  # the color of the verdict's badge
+    warning: str = ""
 
 
 async def read(
@@ -50,14 +54,14 @@ async def read_in(
     tx: Tx, localizer: Localizer, merchant_id: str | None, now: int, months: int = MONTHS
 ) -> list[Row]:
     """Like ``read``, in the snapshot of ``tx``."""
-    rows, _ = await read_with_chart(tx, localizer, merchant_id, now, months)
+    rows, _ = await read_with_charts(tx, localizer, merchant_id, now, months)
     return rows
 
 
-async def read_with_chart(
+async def read_with_charts(
     tx: Tx, localizer: Localizer, merchant_id: str | None, now: int, months: int = MONTHS
-) -> tuple[list[Row], Chart | None]:
-    """Return the rows of ``read``, and the chart of the months; None without payments."""
+) -> tuple[list[Row], list[Chart]]:
+    """Return the rows of ``read``, and the charts of the months; none without payments."""
     this_month = local(now, UTC).date().replace(day=1)
     rates = await figures.read_rates_in(
         tx, merchant_id, add_months(this_month, 1 - months), this_month
@@ -67,65 +71,90 @@ async def read_with_chart(
         for _, of_month in groupby(rates, key=lambda rate: rate.month)
         for row in rows_of_month(localizer, list(of_month))
     ]
-    return rows, _chart(localizer, rates)
+    return rows, _charts(localizer, rates)
 
 
-def _chart(localizer: Localizer, rates: Sequence[DisputeRate]) -> Chart | None:
-    """Return the chart of the dispute rate by month beside the lowest limit of the cards used."""
-    totals = sorted((rate for rate in rates if rate.method is None), key=lambda rate: rate.month)
-    if not totals:
-        return None
-    limits = {
-        total.month: min(
-            (limit.rate for rate in rates if rate.month == total.month for limit in rate.limits),
-            default=None,
+def _charts(localizer: Localizer, rates: Sequence[DisputeRate]) -> list[Chart]:
+    """Return a chart of each card brand that has a limit, beside it; else one of all payments.
+
+    A limit of a card scheme is for the payments with its cards: the rate of other payments is never
+    drawn beside it.
+    """
+    brands = dict.fromkeys(rate.brand for rate in rates if rate.limits)
+    if not brands:
+        return [
+            _chart(
+                localizer, "dispute-rate", localizer.gettext(N_("Dispute rate by month")), of_all
+            )
+            for of_all in [[rate for rate in rates if rate.method is None]]
+            if of_all
+        ]
+    return [
+        _chart(
+            localizer,
+            f"dispute-rate-{brand}",
+            localizer.gettext(
+                N_("Dispute rate of {brand} by month"), brand=orders.brand_name(brand or "")
+            ),
+            [rate for rate in rates if rate.limits and rate.brand == brand],
         )
-        for total in totals
-    }
+        for brand in brands
+    ]
+
+
+def _chart(localizer: Localizer, chart_id: str, title: str, rates: Sequence[DisputeRate]) -> Chart:
+    """Return the chart of rates of the same payments by month, beside their lowest limit."""
+    months = sorted(rates, key=lambda rate: rate.month)
 
     def cell(share: Decimal | None) -> Cell:
         return Cell(_NONE) if share is None else Cell(localizer.rate(share), f"{share * 100:.3f}")
 
     _ = localizer.gettext
-    has_limit = any(limit is not None for limit in limits.values())
     series = [Series(_("Dispute rate"), "bars", "percent")]
-    if has_limit:
-        series.append(Series(_("Lowest limit of your card brands"), "line", "percent"))
+    if limits := next((rate.limits for rate in reversed(months) if rate.limits), ()):
+        name = _(
+            "Limit, from {number} disputes a month", number=localizer.number(limits[0].disputes)
+        )
+        series.append(Series(name, "line", "percent"))
     return Chart(
-        id="dispute-rate",
-        title=_("Dispute rate by month"),
+        id=chart_id,
+        title=title,
         summary=_(
             "{rate} in {month}: {disputes} of {payments} payments were disputed.",
-            rate=_percent(localizer, totals[-1].rate),
-            month=localizer.month(totals[-1].month),
-            disputes=localizer.number(totals[-1].opened),
-            payments=localizer.number(totals[-1].payments),
+            rate=_percent(localizer, months[-1].rate),
+            month=localizer.month(months[-1].month),
+            disputes=localizer.number(months[-1].opened),
+            payments=localizer.number(months[-1].payments),
         ),
         about=_("Month"),
         series=series,
         rows=[
             ChartRow(
-                localizer.month(total.month),
-                localizer.month(total.month),
-                (cell(total.rate), cell(limits[total.month]))[: len(series)],
+                localizer.month(rate.month),
+                localizer.month(rate.month),
+                (cell(rate.rate), cell(rate.limits[0].rate if rate.limits else None))[
+                    : len(series)
+                ],
             )
-            for total in totals
+            for rate in months
         ],
     )
 
 
 def rows_of_month(localizer: Localizer, rates: Sequence[DisputeRate]) -> Iterator[Row]:
-    """Yield the rows of a month; methods and brands without disputes share the last row."""
-    quiet = [rate for rate in rates if rate.method is not None and not _has_disputes(rate)]
+    """Yield the rows of a month; methods without disputes and limits share the last row."""
+    quiet = [
+        rate
+        for rate in rates
+        if rate.method is not None and not rate.limits and not _has_disputes(rate)
+    ]
     if len(quiet) < _FEWEST_COMBINED:
         quiet = []
     for rate in rates:
         if rate not in quiet:
             yield _row(localizer, rate, _name(localizer, rate))
     if quiet:
-        combined = msgspec.structs.replace(
-            quiet[0], payments=sum(rate.payments for rate in quiet), limits=()
-        )
+        combined = msgspec.structs.replace(quiet[0], payments=sum(rate.payments for rate in quiet))
         yield _row(localizer, combined, ", ".join(_name(localizer, rate) for rate in quiet))
 
 
@@ -150,13 +179,14 @@ def _row(localizer: Localizer, rate: DisputeRate, name: str) -> Row:
         },
         verdict=verdict,
         tone=tone,
+        warning=_warning(localizer, rate),
     )
 
 
-def _verdict(localizer: Localizer, rate: DisputeRate) -> tuple[str, Literal["failed", "", "paid"]]:
+def _verdict(localizer: Localizer, rate: DisputeRate) -> tuple[str, Tone]:
     """Return how the rate compares with the limits, and the color of that. "" without limits.
 
-    A high rate of few disputes has no consequences, so its color is neutral.
+    A high rate of few disputes has no consequences yet, so its color is that of a warning.
     """
     if not rate.limits:
         return "", "paid"
@@ -166,11 +196,30 @@ def _verdict(localizer: Localizer, rate: DisputeRate) -> tuple[str, Literal["fai
         return text, "failed"
     if (limit := rate.rate_exceeded) is not None:
         text = localizer.gettext(
-            N_("Below the limit of {number} disputes"),
+            N_("Rate above {rate}, too few disputes for the limit of {number}"),
+            rate=localizer.rate(limit.rate),
             number=localizer.number(limit.disputes),
         )
-        return text, ""
+        return text, "disputed"
     return localizer.gettext(N_("Within the limit")), "paid"
+
+
+def _warning(localizer: Localizer, rate: DisputeRate) -> str:
+    limit = rate.rate_exceeded
+    if limit is None:
+        return ""
+    return localizer.gettext(
+        N_(
+            "{brand}: the dispute rate of {month} is {rate}, above the limit of {limit}. There are "
+            "too few disputes for the limit of {number}: {disputes}."
+        ),
+        brand=_name(localizer, rate),
+        month=localizer.month(rate.month),
+        rate=_percent(localizer, rate.rate),
+        limit=localizer.rate(limit.rate),
+        number=localizer.number(limit.disputes),
+        disputes=localizer.number(rate.opened),
+    )
 
 
 def _name(localizer: Localizer, rate: DisputeRate) -> str:
