@@ -194,13 +194,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "X-Svc-"
     outgoing_http: Annotated[
         _YesNo,
-        N_("Unencrypted webhooks"),
-        N_("Allows merchants to receive events and Epay notifications at http:// addresses."),
+        N_("Unencrypted addresses of merchants"),
+        N_(
+            "Allows merchants to enter http:// addresses, for events, Epay notifications and their "
+            "own gateway accounts."
+        ),
     ] = False
     outgoing_allow: Annotated[
         _Networks,
         N_("Allowed private networks"),
-        N_("Private networks to which webhooks may be sent."),
+        N_(
+            "Private networks to which webhooks may be sent, and in which servers of merchants’ "
+            "own gateway accounts may be."
+        ),
     ] = ()
     approval_above: Annotated[
         Decimal | None,
