@@ -220,6 +220,7 @@ class PaidBusiness:
                     tx, attempt, outcome, self.now
                 )
             )
+        assert api_server.tx(lambda tx: orders.find_uncounted_since(tx, self.id))
         api_server.run(figure_jobs.count_all(self.app.db))
         assert api_server.tx(lambda tx: ledger.list_newest_of_prepaid(tx, self.id, 5))
         assert api_server.tx(lambda tx: ledger.find_free_prepaid(tx, self.id, "USD"))
