@@ -37,7 +37,7 @@ async def test_a_member_adds_a_file_and_a_note_on_pages_that_fit_every_device(
     page = await context.new_page()
     await join(page, url + link.path)
     await follow_menu(page, "Disputes")
-    await page.locator("table.list a").click()
+    await page.locator("table.list a.row-link").click()
     await page.get_by_text("Add a file without contesting yet").click()
     await page.get_by_label("File").set_input_files(
         {"name": "page.html", "mimeType": "text/html", "buffer": b"<script>alert(1)</script>"}

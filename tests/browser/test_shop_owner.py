@@ -99,7 +99,7 @@ async def _replace_key(page: Page) -> tuple[str, str]:
     await page.get_by_label("Name", exact=True).fill("Shop")
     await page.locator("#create").get_by_role("button", name="Create API key").click()
     old_key = await page.locator("#secret").input_value()
-    await page.get_by_role("link", name="Shop").click()
+    await page.get_by_role("link", name="Shop", exact=True).click()
     await _press_button(page, "Replace")
     confirmation = await page.locator("label[for=replace] code").inner_text()
     await page.locator("#replace").fill(confirmation)
