@@ -51,6 +51,7 @@ def example_charts(localizer: Localizer) -> list[Chart]:
         for number, day in enumerate(days)
     ]  # fmt: skip
     hostile = [Row("<script>alert(1)</script>", "<b>", (Cell("<i>1</i>", "1"),))]
+    nothing = [Row("9:00 AM", "9:00 AM", (charts.money(localizer, Money(0, "USD")), Cell("–")))]
     return [
         Chart("volume", "Volume by day", "From –$400 to $11,946.", "Day",
               [Series("Volume", "bars", "USD")], volume),
@@ -59,4 +60,6 @@ def example_charts(localizer: Localizer) -> list[Chart]:
               rates),
         Chart("hostile", "<script>alert(1)</script>", "“</p>", "<i>",
               [Series('"><img src=x>', "bars", "count")], hostile),
+        Chart("empty", "Volume today", "No payments today.", "Hour",
+              [Series("Volume", "bars", "USD"), Series("Net", "line", "USD")], nothing),
     ]  # fmt: skip

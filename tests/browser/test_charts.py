@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 HOST: Final = "http://127.0.0.1:9"
 # Returns whether each chart shows the color of its first series, and whether its table is open.
-READ_CHARTS: Final = """() => [...document.querySelectorAll('figure.chart')].map(figure => {
+READ_CHARTS: Final = """() => [...document.querySelectorAll('.chart:not(#empty)')].map(figure => {
   const drawn = figure.querySelector('canvas');
   const canvas = document.createElement('canvas');
   [canvas.width, canvas.height] = [drawn.width, drawn.height];
@@ -90,6 +90,9 @@ async def test_charts_are_drawn_from_their_tables_in_both_color_schemes(browser:
             "shown": [scheme, width], "faint": [], "small": [], "boxes": [], "wider": 0,
         }, (scheme, device)  # fmt: skip
         assert await page.locator("#volume .uplot").is_visible()
+    # Without a number there is no axis, only the summary and the closed table.
+    assert await page.locator("#empty canvas, #empty .chart-plot").count() == 0
+    assert await page.locator("#empty details").get_attribute("open") is None
     box = await page.locator("#rate .u-over").bounding_box()
     assert box is not None
     await page.mouse.move(box["x"] + box["width"] - 8, box["y"] + 40)

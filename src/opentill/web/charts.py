@@ -60,6 +60,11 @@ class Chart(msgspec.Struct, frozen=True):
     series: Sequence[Series]
     rows: Sequence[Row]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether all numbers are zero or missing, so that there is nothing to draw."""
+        return not any(Decimal(cell.value or 0) for row in self.rows for cell in row.cells)
+
 
 def money(localizer: Localizer, amount: Money) -> Cell:
     """Return the cell of an amount."""

@@ -185,7 +185,7 @@
 
   function drawAll() {
     for (const figure of document.querySelectorAll("figure.chart:not(.drawn)")) {
-      if (figure.querySelector("tbody tr")) {
+      if (figure.querySelector(".chart-plot") && figure.querySelector("tbody tr")) { // else without numbers
         draw(figure);
         addKey(figure);
       }
