@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from opentill import merchants, orders
+from dashboard.pages import text_of
+from opentill import disputes, merchants, orders
 from opentill.core.errors import Unavailable
 from opentill.db.database import Tx
 from opentill.gateways.model import Card
@@ -52,6 +53,25 @@ def test_a_receipt_shows_the_payment_and_masks_the_e_mail(
     assert response.headers["x-robots-tag"] == "noindex, nofollow"
     assert response.headers["cache-control"] == "no-store"
     assert _path(order) in api_server.http.get(f"/checkout{_path(order)[8:]}?hold=1").text
+
+
+def test_a_receipt_shows_what_a_lost_dispute_took_back(api_server: ApiServer, shop: Shop) -> None:
+    order = _create_paid_order(shop)
+    dispute = shop.open_dispute(order["id"])
+    own_page = f"/dashboard/{shop.id}/payments/{order['id']}/receipt"
+    owner = create_person(api_server, shop.id, "owner")
+    for path, visitor in ((_path(order), api_server.http), (own_page, owner)):
+        assert "Chargeback" not in visitor.get(path).text
+    key, now = (shop.id, dispute.id), api_server.app.clock()
+    api_server.tx(lambda tx: disputes.decide(tx, *key, "lost", who="op", reason="bank", now=now))
+    page = text_of(api_server.http.get(_path(order)))
+    assert re.search(r"Total paid \$9\.99 USD Chargeback on \S.*? -\$9\.99", page)
+    assert "Total after chargeback $0.00 USD" in page
+    page = text_of(owner.get(own_page))
+    assert re.search(r"\$9\.99 Paid on .*Chargeback, \S.*? -\$9\.99", page)
+    assert "Paid after chargeback $0.00" in page
+    content = api_server.http.get(f"{_path(order)}.pdf").content
+    assert b"Total after chargeback" in b"".join(streams_of(content))
 
 
 def test_times_are_in_the_zones_of_shop_and_customer(api_server: ApiServer, shop: Shop) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from markupsafe import Markup
 from starlette.responses import Response
 
-from opentill import orders
+from opentill import disputes, orders
 from opentill.core.errors import NotFound
 from opentill.dashboard import page_helpers
 from opentill.portal import form_ids, payment_details, render
@@ -36,6 +36,10 @@ async def show_receipt(request: PageRequest) -> Response:
     payment = await _find_paid(request)
     order = payment.order
     localizer = request.localizer
+    async with request.app.db.connection() as tx:  # whoever sees a receipt sees its whole total
+        all_disputes = await disputes.list_for_order(tx, order.merchant_id, order.id)
+    chargebacks = service.chargebacks_of(all_disputes)
+    returned_minor = order.refunded_minor + sum(each.amount.minor for each in chargebacks)
     refunds = [refund for refund in reversed(payment.refunds) if refund.status == "SUCCEEDED"]
     return render.page(
         request,
@@ -53,7 +57,8 @@ async def show_receipt(request: PageRequest) -> Response:
         amount=amount_formatter(localizer),
         refunds=refunds,
         earlier_minor=order.refunded_minor - sum(refund.amount_minor for refund in refunds),
-        balance_minor=order.amount_minor - order.refunded_minor,
+        chargebacks=chargebacks,
+        balance_minor=max(0, order.amount_minor - returned_minor),
         method=localizer.gettext(PAYMENT_METHOD[order.payment_method])
         if order.payment_method
         else Markup(),

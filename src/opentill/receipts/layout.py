@@ -83,7 +83,7 @@ class Sum(NamedTuple):
 
 
 def sum_lines(receipt: Receipt, localizer: Localizer, zone: ZoneInfo) -> list[Sum]:
-    """Return the lines below the item: the tax, the total, and each refund."""
+    """Return the lines below the item: the tax, the total, each refund and each chargeback."""
 
     def _(message: str, **values: object) -> str:
         return localizer.gettext(message, **values).unescape()
@@ -103,8 +103,12 @@ def sum_lines(receipt: Receipt, localizer: Localizer, zone: ZoneInfo) -> list[Su
         if refund.tax is not None:
             label = _("Tax refunded ({rate})", rate=rate)
             sums.append(Sum(label, _negative(refund.tax)))
-    if receipt.refunds:
-        sums.append(Sum(_("Total after refunds"), receipt.net, is_total=True))
+    for chargeback in receipt.chargebacks:
+        day = localizer.day_in(chargeback.at, zone)
+        sums.append(Sum(_("Chargeback on {time}", time=day), _negative(chargeback.amount)))
+    if receipt.refunds or receipt.chargebacks:
+        label = _("Total after chargeback") if receipt.chargebacks else _("Total after refunds")
+        sums.append(Sum(label, receipt.net, is_total=True))
         if receipt.net_tax is not None:
             sums.append(Sum(_("Tax included ({rate})", rate=rate), receipt.net_tax))
     return sums

@@ -33,6 +33,13 @@ class ReceiptRefund(msgspec.Struct, frozen=True):
     tax: Money | None = None
 
 
+class Chargeback(msgspec.Struct, frozen=True):
+    """A lost dispute: what the bank returned to the customer, and when it was decided."""
+
+    amount: Money
+    at: int
+
+
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """The receipt of a paid session. Times are Unix ms; texts that are not known are "".
 
@@ -58,6 +65,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     reference: str = ""  # the shop's own number of the order
     refunded: Money
     refunds: list[ReceiptRefund] = []  # oldest first
+    chargebacks: list[Chargeback] = []  # oldest first
     seller: Seller = Seller()
     contact: list[str] = []  # the shop's email address and help page
     accent: str | None = None  # #rrggbb
@@ -75,8 +83,10 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def net(self) -> Money:
-        """What is still paid after the refunds."""
-        return Money(self.amount.minor - self.refunded.minor, self.amount.currency)
+        """What is still paid after the refunds and chargebacks, at least nothing."""
+        returned_minor = sum(each.amount.minor for each in self.chargebacks)
+        left_minor = self.amount.minor - self.refunded.minor - returned_minor
+        return Money(max(0, left_minor), self.amount.currency)
 
     @property
     def net_tax(self) -> Money | None:

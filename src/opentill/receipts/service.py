@@ -1,15 +1,16 @@
 """Finds the receipt of a paid order."""
 
+from collections.abc import Sequence
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from opentill import merchants, orders, refunds
+from opentill import disputes, merchants, orders, refunds
 from opentill.checkouts import Session
 from opentill.core.errors import NotFound
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.orders import Order
-from opentill.receipts.model import Receipt, ReceiptRefund
+from opentill.receipts.model import Chargeback, Receipt, ReceiptRefund
 from opentill.receipts.tax import refunded_taxes
 
 MOST_REFUNDS: Final = 100  # a receipt lists only the newest refunds, at most this many
@@ -24,6 +25,7 @@ async def find(tx: Tx, order: Order, session: Session) -> Receipt:
     paid_at = order.paid_at or order.updated_at
     seller = await merchants.seller_at(tx, order.merchant_id, paid_at)
     newest_refunds = await refunds.list_for_order(tx, order.merchant_id, order.id, MOST_REFUNDS)
+    all_disputes = await disputes.list_for_order(tx, order.merchant_id, order.id)
     card = await orders.card_of(tx, order)
     amount = Money(order.amount_minor, order.currency)
     refunded = Money(order.refunded_minor, order.currency)
@@ -58,10 +60,22 @@ async def find(tx: Tx, order: Order, session: Session) -> Receipt:
             ReceiptRefund(each, refund.succeeded_at or refund.updated_at, its_tax)
             for each, refund, its_tax in zip(amounts, listed, taxes, strict=True)
         ],
+        chargebacks=chargebacks_of(all_disputes),
         seller=seller,
         contact=[text for text in (merchant.support_email, merchant.support_url) if text],
         accent=merchant.accent_color,
     )
+
+
+def chargebacks_of(all_disputes: Sequence[disputes.Dispute]) -> list[Chargeback]:
+    """Return what lost disputes returned to the customer, oldest first; a recovered one is none."""
+    lost = [dispute for dispute in all_disputes if dispute.outcome == "LOST"]
+    return [
+        Chargeback(
+            Money(dispute.amount_minor, dispute.currency), dispute.closed_at or dispute.updated_at
+        )
+        for dispute in sorted(lost, key=lambda dispute: dispute.closed_at or dispute.updated_at)
+    ]
 
 
 async def find_logo(tx: Tx, receipt: Receipt) -> bytes | None:
