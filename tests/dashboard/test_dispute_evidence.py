@@ -109,7 +109,7 @@ def test_the_list_shows_how_many_to_respond_to_and_what_is_at_stake(shop: Shop) 
         lambda tx: disputes.set_deadline(tx, shop.id, first.id, now + 86_400_000, now)
     )
     page = text_of(ada.get(page_path(shop)))
-    assert "To respond 2 first by " in page
+    assert "Needs response 2 first by " in page
     assert "At stake $49.98 to respond and contested, with the dispute fees" in page
     assert "Disputes this month 2 2 open, 0 won, 0 lost" in page
     for dispute, response in ((first, "CONTESTED"), (second, "ACCEPTED")):
@@ -144,7 +144,7 @@ def test_a_lost_dispute_is_explained_on_the_payment_and_nothing_was_attached(sho
     page = ada.get(f"/dashboard/{shop.id}/payments/{dispute.order_id}")
     text = text_of(page)
     assert "Dispute lost The bank decided for the customer on" in text
-    assert "$24.99 was taken from your balance. $9.99 and the dispute fee of $15.00." in text
+    assert "$24.99 was taken from your balance: $9.99 and the dispute fee of $15.00." in text
     assert "Lost to the dispute -$24.99 $9.99 and the dispute fee of $15.00." in text
     assert f'href="/dashboard/{shop.id}/disputes/{dispute.id}">View the dispute' in page.text
     assert "Chargeback fee" not in text

@@ -31,7 +31,9 @@ from opentill.web import dispute_reasons, responses
 
 _REASON: Final = "on the page of a dispute"
 _FILE: Final = "file"
-Kind = Literal["opened", "note", "file", "ACCEPTED", "CONTESTED", "WON", "LOST", "RECOVERED"]
+Kind = Literal[
+    "opened", "note", "file", "ACCEPTED", "CONTESTED", "forwarded", "WON", "LOST", "RECOVERED"
+]
 
 
 class HistoryItem(msgspec.Struct, frozen=True):
@@ -177,6 +179,7 @@ def _build_history(
     ]
     if dispute.response is not None and dispute.responded_at is not None:
         items.append(HistoryItem(dispute.responded_at, dispute.response, dispute.responder))
+    items += [HistoryItem(at, "forwarded") for at in disputes.list_forwarding_times(dispute, rows)]
     if dispute.closed_at is not None:
         items.append(HistoryItem(dispute.closed_at, "WON" if dispute.status == "WON" else "LOST"))
     if dispute.status == "RECOVERED":

@@ -39,7 +39,12 @@ from opentill.disputes.overview import (
     sum_at_stake,
     total_of,
 )
-from opentill.disputes.responses import forwarded_at, record_forwarding, respond
+from opentill.disputes.responses import (
+    forwarded_at,
+    list_forwarding_times,
+    record_forwarding,
+    respond,
+)
 from opentill.disputes.service import (
     add_note,
     apply_outcome,
@@ -95,6 +100,7 @@ __all__ = [
     "forwarded_at",
     "list_evidence",
     "list_for_order",
+    "list_forwarding_times",
     "list_notes",
     "list_unforwarded",
     "list_unmatched",

@@ -53,9 +53,11 @@ def forwarded_at(dispute: Dispute, history: Sequence[HistoryRow], since: int) ->
 
     ``history`` is that of the order, oldest first.
     """
-    times = (
-        row.at
-        for row in history
-        if row.event == _FORWARDED and row.cause.startswith(dispute.id) and row.at >= since
-    )
-    return next(times, None)
+    return next((at for at in list_forwarding_times(dispute, history) if at >= since), None)
+
+
+def list_forwarding_times(dispute: Dispute, history: Sequence[HistoryRow]) -> list[int]:
+    """Return when staff forwarded responses to the dispute (Unix ms), oldest first."""
+    return [
+        row.at for row in history if row.event == _FORWARDED and row.cause.startswith(dispute.id)
+    ]

@@ -196,9 +196,7 @@ def _verdict(localizer: Localizer, rate: DisputeRate) -> tuple[str, Tone]:
         return text, "failed"
     if (limit := rate.rate_exceeded) is not None:
         text = localizer.gettext(
-            N_("Rate above {rate}, too few disputes for the limit of {number}"),
-            rate=localizer.rate(limit.rate),
-            number=localizer.number(limit.disputes),
+            N_("Rate above {rate}, too few disputes"), rate=localizer.rate(limit.rate)
         )
         return text, "disputed"
     return localizer.gettext(N_("Within the limit")), "paid"

@@ -131,7 +131,7 @@ DISPUTE_ENDED: Final = {
     "RECOVERED": N_("Recovered after the loss: {amount}"),
 }
 DISPUTE_STATE: Final = {
-    "TO_RESPOND": N_("To respond"),
+    "TO_RESPOND": N_("Needs response"),
     "UNDER_REVIEW": N_("Contested"),
     "ACCEPTED": N_("Accepted"),
     "WON": N_("Won"),

@@ -352,7 +352,7 @@ class Timeline:
             if entry.type == "SETTLEMENT":
                 return self._gettext("Settled: {amount} is available", amount=amount)
             if entry.type == "UNFREEZE" and self._payment.order.charged_back_minor:
-                return self._gettext(
+                return self._loss(entry.amount_minor) or self._gettext(
                     "Loss of {amount} taken from the available balance", amount=amount
                 )
             if entry.type == "UNFREEZE":
@@ -360,6 +360,22 @@ class Timeline:
                     "Fee of {amount} taken from the available balance", amount=amount
                 )
         return None
+
+    def _loss(self, available_minor: int) -> Markup | None:
+        """Say how a lost dispute was paid from both balances; None if it was not, or has no fee."""
+        lost = self._payment.lost_dispute
+        if lost is None or not lost.fee_minor or not 0 < available_minor < lost.loss_minor:
+            return None
+        currency = lost.debit_currency
+        return self._gettext(
+            "{total} ({debit} and the dispute fee of {fee}) taken from the balance: {pending} from "
+            "Pending, {available} from Available",
+            total=self._amount(lost.loss_minor, currency),
+            debit=self._amount(lost.debit_minor, currency),
+            fee=self._amount(lost.fee_minor, currency),
+            pending=self._amount(lost.loss_minor - available_minor, currency),
+            available=self._amount(available_minor, currency),
+        )
 
     def _corrections(self) -> Iterator[Item]:
         """Yield the movements on the balance that the operator made because of the payment."""
