@@ -20,7 +20,10 @@ _counts: Final[dict[str, tuple[float, Mapping[str, int]]]] = {}  # by the id of 
 
 async def count_waiting(request: PageRequest) -> Mapping[str, int]:
     """Count open disputes, differences, applications and approvals, by the path of their page."""
-    person_id, now = request.login.person_id, time.monotonic()
+    login = request.optional_login
+    if login is None or login.staff_role is None:  # an error page, which has no menu for them
+        return {}
+    person_id, now = login.person_id, time.monotonic()
     until, counts = _counts.get(person_id, (0.0, {}))
     if not request.is_read:  # it may change the counts: the next page reads them
         _counts.pop(person_id, None)
