@@ -334,7 +334,8 @@ def test_a_run_begins_in_a_currency_in_which_payouts_are_due(shop: Shop, finance
     server.app.settings = msgspec.structs.replace(server.app.settings, payout_accounts=accounts)
     rule = payouts.HoldRule(server.app.settings.secret_key, 3)
     server.tx(lambda tx: create_payee(tx, rule=rule, settlement_currency="SEK"))
-    options = re.findall(r'<option value="(\w{3})">([^<]*)', finance.get(RUNS).text)
+    (select,) = re.findall(r'<select id="currency".*?</select>', finance.get(RUNS).text)
+    options = re.findall(r'<option value="(\w{3})">([^<]*)', select)
     assert [currency for currency, _ in options] == ["SEK", "CHF"]
     assert "100.00" in options[0][1]
     form = {"currency": "CHF", "reference": "W-50", "on": "", **REASON}

@@ -43,7 +43,7 @@ _REPORT_EXAMPLE: Final = (
 )
 # In the query of a run's page: the browser downloads the bank file as soon as it shows the page.
 _BEGINS_DOWNLOAD: Final = "download"
-_FIELDS: Final = ("currency", "reference", "on", "reason")
+_FIELDS: Final = ("currency", "reference", "on", "reason", "file")
 
 
 def _operator_accounts_by_currency(request: PageRequest) -> dict[str, bankaccounts.BankAccount]:
@@ -107,7 +107,7 @@ async def _list_page(
         ],
         values={
             name: (values or {"reference": _propose_reference(request, runs)}).get(name, "")
-            for name in (*_FIELDS, "file")
+            for name in _FIELDS
         },
         forms=payouts.FORMS,
         errors=errors or {},
@@ -149,7 +149,7 @@ async def start_run(request: PageRequest) -> Response:
     If the form asks for the bank file too, and the person may take it, its download begins.
     """
     form = await request.form()
-    values = {name: form.get(name, "").strip() for name in (*_FIELDS, "file")}
+    values = {name: form.get(name, "").strip() for name in _FIELDS}
     actor = people.actor_of(request.login, values["reason"])
     try:
         run_request = RunRequest(
