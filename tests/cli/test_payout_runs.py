@@ -69,7 +69,7 @@ def test_a_week_of_payouts_is_paid_reported_and_in_the_ledger(
 ) -> None:
     opentill.environ["OPENTILL_PAYOUT_ACCOUNTS"] = "EUR:GB29NWBK60161331926819:NWBKGB2L"
     shops = [_shop(opentill) for _ in range(2)]
-    assert opentill.json("payouts", "account", shops[0])["account"] == "DE ···· 3000"
+    assert opentill.json("payouts", "account", shops[0])["account"] == "DE •••• 3000"
     assert {row["waitsFor"] for row in opentill.json("payouts", "due")} == {None}
     start = ("payouts", "run", "EUR", "--reference", "W-1", *WHY)
     run = opentill.json(*start)
@@ -167,7 +167,7 @@ def test_an_account_is_confirmed_after_a_return(opentill: Commands, tmp_path: Pa
     (due,) = [row for row in opentill.json("payouts", "due") if row["merchantId"] == shop]
     assert due["waitsFor"] == "payout returned"
     confirm = ("payouts", "confirm-account", shop, "--reason", "asked their bank")
-    assert opentill.json(*confirm)["account"] == "DE ···· 3000"
+    assert opentill.json(*confirm)["account"] == "DE •••• 3000"
     assert "account must be one to which the bank returned" in opentill.refusal(*confirm)
     (due,) = [row for row in opentill.json("payouts", "due") if row["merchantId"] == shop]
     assert (due["waitsFor"], due["heldSince"]) == (None, None)

@@ -13,7 +13,7 @@ async def test_a_payout_of_a_run_keeps_the_account_to_which_it_goes(db: Db) -> N
     await db.run(lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, HOLD_RULE, NOW))
     ids = [payout.id]
     accounts = await db.read(lambda tx: payouts.find_accounts_of(tx, shop.id, ids))
-    assert accounts[payout.id].shown == "DE ···· 3000"
+    assert accounts[payout.id].shown == "DE •••• 3000"
     assert await db.read(lambda tx: payouts.find_accounts_of(tx, other_shop.id, ids)) == {}
 
 
@@ -26,4 +26,4 @@ async def test_a_payout_outside_a_run_goes_to_the_account_of_its_time(db: Db) ->
     later = NOW + 1
     await db.run(lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, HOLD_RULE, later))
     accounts = await db.read(lambda tx: payouts.find_accounts_of(tx, shop.id, [payout.id]))
-    assert accounts[payout.id].shown == "DE ···· 3000"
+    assert accounts[payout.id].shown == "DE •••• 3000"

@@ -114,7 +114,7 @@ async def test_staff_can_confirm_the_account_with_a_reason_and_end_the_hold(db: 
     assert await waits_for(db, shop) is None
     entries = await db.read(lambda tx: merchants.audit_log(tx, shop.id))
     (entry,) = [entry for entry in entries if entry.action == "payouts confirm-account"]
-    assert (entry.who, entry.reason, entry.subject) == ("bob", "for the bank", "DE ···· 3000")
+    assert (entry.who, entry.reason, entry.subject) == ("bob", "for the bank", "DE •••• 3000")
     view = await complete_run(db, new_reference(), LATER + 2)
     assert view.sums.payouts == 1
 

@@ -333,7 +333,7 @@ async def test_accounts_are_encrypted_versioned_and_audited(db: Db) -> None:
     assert (stored_account.version, stored_account.usable_from, stored_account.shown) == (
         1,
         NOW,
-        "DE ···· 3000",
+        "DE •••• 3000",
     )
     assert b"37040044" not in stored_account.number
     # Entering the same account again changes nothing.
@@ -345,8 +345,8 @@ async def test_accounts_are_encrypted_versioned_and_audited(db: Db) -> None:
     rows = await db.read(lambda tx: merchants.audit_log(tx, shop.id))
     subjects = [row.subject for row in rows if row.action == "payouts account"]
     assert subjects == [
-        "DE ···· 3000 → US ···· 6789, of Harbour Books",
-        "DE ···· 3000, of Müller & Söhne <GmbH>",
+        "DE •••• 3000 → US •••• 6789, of Harbour Books",
+        "DE •••• 3000, of Müller & Söhne <GmbH>",
     ]
 
 

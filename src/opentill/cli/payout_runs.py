@@ -231,7 +231,7 @@ def runs(
             "amount": money.show(one.amount_minor, one.currency),
             "fee": money.show(one.fee_minor, one.currency),
             "currency": one.currency,
-            "account": f"{one.country} ···· {one.hint}",
+            "account": f"{one.country} •••• {one.hint}",
             "hasAddress": one.has_address,
             "inFile": one.in_file,
             "bankReference": one.bank_reference or None,

@@ -158,7 +158,7 @@ class StoredAccount(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def shown(self) -> str:
         """The account as pages and the audit log show it."""
-        return f"{self.country} ···· {self.hint}"
+        return f"{self.country} •••• {self.hint}"
 
 
 class AccountOfPayout(StoredAccount, frozen=True, kw_only=True):
