@@ -49,7 +49,7 @@ def test_a_test_payment_is_an_ordinary_session_that_is_opened_once(shop: Shop) -
     assert (refusal.status_code, 'value="2.00"' in refusal.text) == (422, True)
     shop.confirm(order["id"])
     text = visible_text(finance.get(PATH).text)
-    assert re.search(r"sandbox (→ \w+ )?Harbour Books \$1\.50 Paid", text), text
+    assert re.search(r"Sandbox bank (→ \w+ )?Harbour Books \$1\.50 Paid", text), text
     merchants_session = shop.create_session(metadata={"testPayment": "sandbox"})
     page = finance.get(f"{PATH}?opened={merchants_session['id']}")
     # The page hides this session, because a merchant opened it.

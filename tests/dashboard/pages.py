@@ -13,7 +13,7 @@ def _html(page: httpx2.Response | str) -> str:
 
 def text_of(page: httpx2.Response | str) -> str:
     """Return the text of a page, or of a part of it, without markup and isolates."""
-    text = re.sub(r"<[^>]+>", " ", _html(page))
+    text = re.sub(r"<[^>]+>", " ", _html(page).replace("<wbr>", ""))
     return " ".join(re.sub(r"[\u2066-\u2069]", "", text).split())
 
 
