@@ -35,6 +35,8 @@ _FIRST_OPEN: Final = f"cs_{MANY_ORDERS * 9 // 10:026}"  # a tenth of the session
 UNBOUNDED: Final = {
     "checkouts.queries.COUNT_DUE": "counts the sessions that an advance of the clock ends",
     "orders.payments.queries.COUNT_FAILED": "reads uncounted attempts by their partial index",
+    "orders.payments.direct_queries.COUNT_DIRECT": "reads uncounted ones by their partial index",
+    "orders.payments.queries.DUPLICATES": "reads second payments by their partial index",
     "orders.settlement.queries.DUE_MERCHANTS": "reads due orders by their partial index",
     "orders.settlement.queries.SETTLEABLE": "lists due orders for the operator",
     "orders.search.across_merchants_queries.PENDING_OF_ALL": "reads at most a thousand orders",

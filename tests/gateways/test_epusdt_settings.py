@@ -86,9 +86,10 @@ async def test_a_server_of_the_other_kind_is_named(epusdt_shop: EpusdtShop) -> N
     problem = await check(epusdt_shop.gateway(url=fork_url))
     assert problem is not None
     assert (problem.field, "set server=bepusdt" in problem.text) == ("server", True)
+    # The original server has no such path, so the account cannot be checked.
     problem = await check(epusdt_shop.gateway(fork=True, url=f"{epusdt_shop.bank_url}/epusdt"))
     assert problem is not None
-    assert problem.field == "url"
+    assert (problem.field, "correct url or server" in problem.text) == ("", True)
 
 
 async def test_an_address_where_no_server_is_is_named() -> None:
@@ -96,5 +97,4 @@ async def test_an_address_where_no_server_is_is_named() -> None:
         url = url_of(sock)
     problem = await check(make(options(url=url)))
     assert problem is not None
-    assert problem.field == "url"
-    assert "refused the connection" in problem.text
+    assert (problem.field, "refused the connection" in problem.text) == ("", True)

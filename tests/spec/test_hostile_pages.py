@@ -8,6 +8,7 @@ import inspect
 import json
 import re
 from contextlib import closing
+from functools import partial
 from html import unescape
 from http.client import HTTPConnection
 from typing import Any, Final
@@ -58,7 +59,8 @@ def page_path(page: Page, shop: Shop) -> str:
 
 def reads_a_form(page: Page) -> bool:
     """Return whether a page reads the fields of its form."""
-    return "request.form()" in inspect.getsource(page.handler)
+    handler = page.handler.func if isinstance(page.handler, partial) else page.handler
+    return "request.form()" in inspect.getsource(handler)
 
 
 def send(visitor: Visitor, path: str, name: str) -> tuple[int, str]:

@@ -184,7 +184,8 @@ def _gateways(settings: Settings) -> Iterator[Finding]:
 async def _problem(gateway: "Gateway", checks: "Checks") -> str | None:
     """Send a gateway a query; return the problem and its remedy, None if the gateway works."""
     try:
-        return await checks.check()
+        problem = await checks.check()
+        return None if problem is None else str(problem)  # ``NotChecked`` is no JSON
     finally:
         await gateway.close()
 

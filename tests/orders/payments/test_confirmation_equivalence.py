@@ -114,7 +114,7 @@ async def _create_attempts(tx: Tx, plans: Sequence[Plan]) -> list[PaymentAttempt
             await INSERT_ORDER.run(
                 tx, merchant_id=shop.id, out_trade_no=new_reference(), submission=1,
                 order_id=opened.order_id, checkout_id=opened.id, type="alipay", name="A mug",
-                requested_type=None,
+                requested_type=None, version=1,
                 money=CURRENCIES[plan.currency], money_type=plan.currency,
                 notify_url="https://a.example/", return_url="", param="", now=NOW,
             )  # fmt: skip
