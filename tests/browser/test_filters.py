@@ -1,7 +1,7 @@
 """Filters of lists apply as soon as one changes, and by their button without scripts."""
 
 import pytest
-from playwright.async_api import Browser
+from playwright.async_api import Browser, FloatRect, Page
 from starlette.applications import Starlette
 
 from browser.page_members import create_merchant, join
@@ -34,4 +34,20 @@ async def test_a_chosen_filter_applies_at_once_or_by_its_button(
         assert "method=CREDIT_CARD" in page.url
         await page.keyboard.press("Tab")
         await page.wait_for_url(f"{url}/dashboard/{shop}/payments?*method=ALIPAY*")
+        # On a phone, each panel opens below its chip and is as wide as the filters.
+        await page.set_viewport_size({"width": 390, "height": 844})
+        form = await _box(page, "form.filters")
+        for name in ("More filters", "Date"):  # a panel hides what is below it
+            await page.click(f".filters summary:has-text('{name}')")
+            chip = await _box(page, ".filters > .chip:has(> details[open])")
+            panel = await _box(page, ".filters details[open] > .panel-below")
+            assert chip["width"] == pytest.approx(form["width"] / 2, abs=8), name
+            assert panel["y"] - chip["y"] - chip["height"] == pytest.approx(4, abs=2), name
+            assert panel["width"] == pytest.approx(form["width"], abs=2), name
     await context.close()
+
+
+async def _box(page: Page, selector: str) -> FloatRect:
+    box = await page.locator(selector).first.bounding_box()
+    assert box is not None, selector
+    return box
