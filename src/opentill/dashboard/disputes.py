@@ -12,7 +12,7 @@ from opentill.core.errors import Invalid, KeyReused, NotFound, PayloadTooLarge, 
 from opentill.core.money import Money
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
 from opentill.dashboard import dispute_statement, page_helpers
-from opentill.dashboard.labels import EVIDENCE_ERROR, EXPLANATION_ERROR, RESPONSE_ERROR
+from opentill.dashboard.dispute_errors import EVIDENCE_ERROR, EXPLANATION_ERROR, RESPONSE_ERROR
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, Evidence, EvidenceRefused, Note
 from opentill.merchants import Actor
