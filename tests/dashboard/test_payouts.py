@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from dashboard.pages import text_of
-from opentill import orders, payouts
+from opentill import adjustments, disputes, orders, payouts
 from opentill.core.ids import new_id
 from opentill.figures import jobs
 from support.api_server import Shop
@@ -223,6 +223,46 @@ def test_a_payment_refunded_in_full_before_it_settled_shows_its_amounts(shop: Sh
     assert "Payments (2) $19.98 Fees -$0.80 Refunds (1) -$9.99 Payout $9.19" in text
     assert "Refunded payment" in text
     assert "$9.99 -$0.40 -$9.99 -$0.40" in text
+
+
+def test_a_lost_dispute_is_no_refund_in_a_payout_and_on_the_statement(shop: Shop) -> None:
+    server, owner = shop.api_server, create_person(shop.api_server, shop.id, "owner")
+    shop.create_payout(5000)
+    server.sql("update merchants set dispute_fee_minor = 1500 where id = $1", shop.id)
+    lost_early, lost_late, paid = (shop.create_paid_order()["id"] for _ in range(3))
+    settle(shop, lost_late)
+    for order_id in (lost_early, lost_late):
+        dispute_id, now = shop.open_dispute(order_id).id, server.app.clock()
+        server.tx(
+            lambda tx, dispute_id=dispute_id, now=now: disputes.decide(
+                tx, shop.id, dispute_id, "lost", who="bo", reason="x", now=now
+            )
+        )
+    for order_id in (lost_early, paid):
+        settle(shop, order_id)
+    adjustment = adjustments.AdjustmentRequest(
+        kind="recharge", amount_minor=10_000, reference="r", reason="debt", by="op"
+    )
+    server.tx(lambda tx: adjustments.request(tx, shop.id, adjustment, None, server.app.clock()))
+    request = payouts.PayoutRequest(amount_minor=None, reference="b", reason="weekly", by="op")
+    payout = server.tx(lambda tx: payouts.create(tx, shop.id, request, None, server.app.clock()))
+    text = text_of(read_page(owner, shop, f"payouts/{payout.id}"))
+    # Of the settled one: held, released and taken.
+    assert (
+        "Payments (3) $29.97 Fees -$1.20 Disputes (4) -$19.98 Dispute fees (2) -$30.00 "
+        "Adjustments (1) $100.00 Payout $78.79" in text
+    )
+    assert "Refunds (" not in text
+    assert "$9.99 -$0.40 -$24.99 -$15.40" in text
+    assert text.count("Dispute lost") == 3  # the other row has it in place of a customer too
+    html = read_page(owner, shop, "balance/statement")
+    summary = html.partition("Statement in")[2].partition("</dl>")[0]
+    for reason, amount, kind in (
+        ("Disputes", "-$19.98", "CHARGEBACK"),
+        ("Fees", "-$1.20", "FEE"),
+        ("Dispute fees", "-$30.00", "CHARGEBACK_FEE"),
+    ):
+        assert re.search(rf"type={kind}&[^>]*>{reason}</a></dt><dd>{re.escape(amount)}<", summary)
 
 
 def test_money_on_its_way_has_its_sum_and_expected_day_on_each_page(shop: Shop, clock: Any) -> None:

@@ -30,9 +30,10 @@ async def test_every_entry_is_in_one_payout_and_the_sums_make_the_payout(
             + payments.gross_minor
             - payments.fee_minor
             + (contents.refunds_minor)
+            + contents.disputes_minor
+            + contents.dispute_fees_minor
             + sum(
-                contents.sum_of(kind).amount_minor
-                for kind in ("disputes", "reserve", "payouts", "adjustments")
+                contents.sum_of(kind).amount_minor for kind in ("reserve", "payouts", "adjustments")
             )
             == payout.amount_minor + payout.fee_minor + contents.left_minor
         )

@@ -29,9 +29,9 @@ LINE_OF_TYPE: Final = {
     "PAYMENT": "payments",
     "REFUND": "refunds",
     "CHARGEBACK": "disputes",
-    "CHARGEBACK_RECOVERY": "disputes",
+    "CHARGEBACK_RECOVERY": "recovered",
     "FEE": "fees",
-    "CHARGEBACK_FEE": "fees",
+    "CHARGEBACK_FEE": "dispute_fees",
     "PAYOUT": "payouts",
     "ADMIN_RECHARGE": "recharges",
 }

@@ -87,14 +87,12 @@ CAPABILITY_NOTE: Final = {
     "payout": N_("The balance is not paid out."),
 }
 CHANGE_REASON: Final = {
-    "payments": NC_("menu", "Payments"),
-    "refunds": N_("Refunds"),
-    "disputes": N_("Disputes"),
-    "fees": N_("Fees"),
-    "payouts": N_("Payouts"),
+    "payments": NC_("menu", "Payments"), "refunds": N_("Refunds"), "disputes": N_("Disputes"),
+    "recovered": N_("Chargebacks recovered"), "fees": N_("Fees"),
+    "dispute_fees": N_("Dispute fees"), "payouts": N_("Payouts"),
     "recharges": N_("Credits by the operator"),
     "corrections": N_("Corrections by the operator"),
-}
+}  # fmt: skip
 CUSTOMER_COLUMN: Final = {
     "payments": N_("Payments"),
     "unpaid": N_("Not paid"),

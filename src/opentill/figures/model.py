@@ -367,12 +367,15 @@ class UncountedChanges(msgspec.Struct, frozen=True, kw_only=True):
     """Signed changes of a balance that no figure counts; minor units.
 
     Payouts that came back are subtracted from ``payouts_minor``. ``corrections_minor`` has all
-    changes except payouts, recharges, and the fees of failed payouts that merchants got back, which
-    are part of ``Sums.fees_minor``.
+    changes except those of the other fields, and the fees of failed payouts that merchants got
+    back, which are part of ``Sums.fees_minor``. So are ``dispute_fees_minor`` (negative), and
+    ``recovered_minor`` is a part of ``Sums.disputed_minor``: statements show them by themselves.
     """
 
     payouts_minor: int
     recharges_minor: int
+    dispute_fees_minor: int
+    recovered_minor: int
     corrections_minor: int
 
 

@@ -51,13 +51,35 @@ class PayoutContents(msgspec.Struct, frozen=True, kw_only=True):
     def refunds_minor(self) -> int:
         """Refunds, with those of payments that were not settled yet; negative."""
         payments = self.sum_of("payments")
-        before_settlement = payments.amount_minor - payments.gross_minor + payments.fee_minor
-        return self.sum_of("refunds").amount_minor + before_settlement
+        net = payments.gross_minor - payments.fee_minor
+        net -= payments.lost_minor + payments.dispute_fee_minor
+        return self.sum_of("refunds").amount_minor + payments.amount_minor - net
 
     @property
     def refunds(self) -> int:
         """The number of refunds, with payments that were refunded before they settled."""
         return self.sum_of("refunds").items + self.sum_of("payments").refunded_items
+
+    @property
+    def disputes_minor(self) -> int:
+        """Disputes without their fees, with those of payments that were not settled yet."""
+        return self.sum_of("disputes").amount_minor - self.sum_of("payments").lost_minor
+
+    @property
+    def disputes(self) -> int:
+        """The number of entries of disputes, with payments that were lost before they settled."""
+        return self.sum_of("disputes").items + self.sum_of("payments").lost_items
+
+    @property
+    def dispute_fees_minor(self) -> int:
+        """The fees of lost disputes; negative."""
+        fees = self.sum_of("payments").dispute_fee_minor
+        return self.sum_of("dispute_fees").amount_minor - fees
+
+    @property
+    def dispute_fees(self) -> int:
+        """The number of fees of lost disputes."""
+        return self.sum_of("dispute_fees").items + self.sum_of("payments").dispute_fee_items
 
 
 async def find_payout_contents(tx: Tx, merchant_id: str, payout_id: str) -> PayoutContents | None:

@@ -327,19 +327,19 @@ SUMS = Query(
         and number > :after and number <= :last
     """,  # noqa: S608 - interpolates constants of this program only
 )
-# Changes of balances that no figure counts: few entries, all made by operators. Everything except
-# payouts and recharges is a correction, unless it gets a reason of its own here.
+# Changes of balances that no figure counts by themselves: few entries, of operators and disputes.
+# Everything except the named types is a correction, unless it gets a reason of its own here.
 UNCOUNTED_CHANGES = Query(
     UncountedChanges,
     """
-    select
-        coalesce(sum(shown_minor) filter (where type = 'PAYOUT'), 0)::bigint as payouts_minor,
-        coalesce(sum(shown_minor) filter (where type = 'ADMIN_RECHARGE'), 0)::bigint
-            as recharges_minor,
-        coalesce(sum(shown_minor) filter (where type not in ('PAYOUT', 'ADMIN_RECHARGE')
-            and (type, source_type) <> ('BALANCE_CORRECTION', 'payout')), 0)::bigint
-            as corrections_minor
-    from entries
+    select coalesce(sum(minor) filter (where type = 'PAYOUT'), 0)::bigint as payouts_minor,
+        coalesce(sum(minor) filter (where type = 'ADMIN_RECHARGE'), 0)::bigint as recharges_minor,
+        coalesce(sum(minor) filter (where type = 'CHARGEBACK_FEE'), 0)::bigint dispute_fees_minor,
+        coalesce(sum(minor) filter (where type = 'CHARGEBACK_RECOVERY'), 0)::bigint recovered_minor,
+        coalesce(sum(minor) filter (where type not in ('PAYOUT', 'ADMIN_RECHARGE', 'CHARGEBACK_FEE',
+            'CHARGEBACK_RECOVERY') and (type, source_type) <> ('BALANCE_CORRECTION', 'payout')), 0
+        )::bigint as corrections_minor
+    from (select *, shown_minor as minor from entries) e
     where merchant_id = :merchant_id and type = any(:types::text[])
         and created_at between :since and :until and currency = :currency
     """,

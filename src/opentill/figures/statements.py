@@ -24,13 +24,18 @@ from opentill.ledger import (
 )
 from opentill.list_counts import FOREVER
 
-Reason = Literal["payments", "refunds", "disputes", "fees", "payouts", "recharges", "corrections"]
-# The types that figures count. Every other type that changes the sum of the merchant's accounts is
-# read from the entries, and is a correction unless it has a reason of its own.
+Reason = Literal[
+    "payments", "refunds", "disputes", "recovered", "fees", "dispute_fees", "payouts", "recharges",
+    "corrections",
+]  # fmt: skip
+# The types that figures count. Two of them are a part of another's figure, and are read from the
+# entries as well. So is every other type that changes the sum of the merchant's accounts; it is a
+# correction unless it has a reason of its own.
 _COUNTED_TYPES: Final[frozenset[Type]] = frozenset(
     {"PAYMENT", "REFUND", "CHARGEBACK", "CHARGEBACK_RECOVERY", "FEE", "CHARGEBACK_FEE"}
 )
-_UNCOUNTED_TYPES: Final[tuple[Type, ...]] = tuple(
+_PART_TYPES: Final[tuple[Type, ...]] = ("CHARGEBACK_RECOVERY", "CHARGEBACK_FEE")
+_OTHER_TYPES: Final[tuple[Type, ...]] = tuple(
     dict.fromkeys(
         posting.type
         for posting in POSTINGS
@@ -38,6 +43,7 @@ _UNCOUNTED_TYPES: Final[tuple[Type, ...]] = tuple(
         and posting.type not in _COUNTED_TYPES
     )
 )
+_READ_TYPES: Final = (*_PART_TYPES, *_OTHER_TYPES)
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,13 +124,15 @@ async def _changes(
         return None
     key = {"merchant_id": entry_range.balance.merchant_id, "currency": entry_range.balance.currency}
     others = await queries.UNCOUNTED_CHANGES.one(
-        tx, **key, types=list(_UNCOUNTED_TYPES), since=within[0], until=within[1]
+        tx, **key, types=list(_READ_TYPES), since=within[0], until=within[1]
     )
     return {
         "payments": sums.paid_minor,
         "refunds": -sums.refunded_minor,
-        "disputes": -sums.disputed_minor,
-        "fees": -sums.fees_minor,
+        "disputes": -sums.disputed_minor - others.recovered_minor,
+        "recovered": others.recovered_minor,
+        "fees": -sums.fees_minor - others.dispute_fees_minor,
+        "dispute_fees": others.dispute_fees_minor,
         "payouts": others.payouts_minor,
         "recharges": others.recharges_minor,
         "corrections": others.corrections_minor,

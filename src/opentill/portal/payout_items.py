@@ -15,9 +15,8 @@ from opentill.people import Permission
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
-# Kind of an entry of a payout, except payments and refunds, which have sums of their own.
+# Kind of an entry of a payout, except payments, refunds and disputes, whose sums have parts.
 _CONTENT: Final = {
-    "disputes": N_("Disputes"),
     "reserve": N_("Reserve"),
     "payouts": N_("Returned payouts"),
     "adjustments": N_("Adjustments"),
@@ -34,6 +33,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     gross: str
     fee: str
     refunded: str  # "" if nothing was refunded before the payment settled
+    lost: str  # what a lost dispute took with its fee before the payment settled, "" if nothing
     amount: str
 
 
@@ -54,6 +54,8 @@ def breakdown(
         (N_("Payments"), payments.items, payments.gross_minor),
         (N_("Fees"), 0, -payments.fee_minor),
         (N_("Refunds"), contents.refunds, contents.refunds_minor),
+        (N_("Disputes"), contents.disputes, contents.disputes_minor),
+        (N_("Dispute fees"), contents.dispute_fees, contents.dispute_fees_minor),
         *(
             (name, contents.sum_of(kind).items, contents.sum_of(kind).amount_minor)
             for kind, name in _CONTENT.items()
@@ -87,6 +89,7 @@ async def rows(
 
     def row(item: PayoutItem) -> Row:
         order = orders_by_id.get(order_ids.get(item.source_id, ""))
+        taken = item.lost_minor + item.dispute_fee_minor
         return Row(
             item=item,
             page=page_of(item),
@@ -95,6 +98,7 @@ async def rows(
             gross=amount(item.gross_minor) or amount(item.amount_minor),
             fee=amount(-item.fee_minor) if item.fee_minor else "–",
             refunded=amount(item.refunded_minor) if item.refunded_minor else "",
+            lost=amount(-taken) if taken else "",
             amount=amount(item.amount_minor),
         )
 
