@@ -68,6 +68,8 @@ async def test_a_month_has_orders_of_every_kind(module_database_url: str) -> Non
         assert {"PAID", "SETTLED", "REFUNDED", "DISPUTED", "CLOSED"} <= statuses.keys()
         assert 120 < sum(statuses.values()) < 260
         assert [row["status"] for row in disputes] == ["WON", "LOST", "OPEN", "OPEN"]
+        at_bank = [dispute.status for dispute in history.bank_disputes.values()]
+        assert at_bank == ["won", "lost", "opened", "opened"]
         assert payouts == 3
         assert by_link > 5
         assert declined
@@ -91,12 +93,16 @@ async def test_a_month_has_orders_of_every_kind(module_database_url: str) -> Non
         await db.close()
 
 
-def test_the_sandbox_bank_has_the_payments_and_refunds(tmp_path: Path) -> None:
-    from opentill.cli.demo_history import BankPayment, BankRefund
+def test_the_sandbox_bank_has_the_payments_refunds_and_disputes(tmp_path: Path) -> None:
+    from opentill.cli.demo_history import BankDispute, BankPayment, BankRefund
 
     history = History("mer_1")
     history.bank["att_1"] = BankPayment("att_1", 1250, "USD", "ALIPAY", world.NOW, 500)
     history.bank_refunds.append(BankRefund("re_1", "att_1", 500, "USD", world.NOW + DAY_MS))
+    times = (world.NOW + DAY_MS, world.NOW + 2 * DAY_MS, world.NOW + 2 * DAY_MS)
+    history.bank_disputes["demo-1"] = BankDispute(
+        "demo-1", "att_1", 750, "USD", "product_not_received", "lost", *times
+    )
     settings = Settings(data_dir=tmp_path, public_url="http://127.0.0.1:1")
     asyncio.run(history.record_at_bank(settings))
     with sqlite3.connect(tmp_path / "sandbox.sqlite3") as bank:
@@ -104,4 +110,9 @@ def test_the_sandbox_bank_has_the_payments_and_refunds(tmp_path: Path) -> None:
         assert rows.fetchall() == [("att_1", "succeeded", 1250, 500)]
         rows = bank.execute("select id, payment_id, status, amount_minor from refunds")
         assert rows.fetchall() == [("re_1", "att_1", "succeeded", 500)]
+        rows = bank.execute(
+            "select id, payment_id, status, amount_minor, created_at, updated_at, lost_at"
+            " from disputes"
+        )
+        assert rows.fetchall() == [("demo-1", "att_1", "lost", 750, *times)]
     bank.close()

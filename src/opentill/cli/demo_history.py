@@ -2,7 +2,7 @@
 
 The ordinary services create the history in chronological order, with the business time of each
 action, in one transaction. Each run makes the same random choices. The sandbox bank gets the
-payments and refunds too, so that payments can be refunded and the bank's report has both.
+payments, refunds and disputes too, so that payments can be refunded and the bank's report has all.
 """
 
 import heapq
@@ -10,7 +10,7 @@ import itertools
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -80,6 +80,11 @@ _PEOPLE: Final = (
 _DECLINES: Final = ("card_declined", "insufficient_funds", "expired_card")
 _HOURS: Final = (8, 9, 10, 11, 12, 12, 13, 14, 15, 16, 17, 18, 19, 20, 20, 21, 22)
 
+_BankStatus = Literal["opened", "won", "lost", "recovered"]
+_BANK_STATUSES: Final[dict[DisputeStatus, _BankStatus]] = {
+    "OPENED": "opened", "WON": "won", "LOST": "lost", "RECOVERED": "recovered",
+}  # fmt: skip
+
 Happening = Callable[["Tx", int], Awaitable[None]]
 
 
@@ -104,10 +109,25 @@ class BankRefund(msgspec.Struct, frozen=True):
     refunded_at: int
 
 
+class BankDispute(msgspec.Struct, frozen=True):
+    """A dispute to be stored in the sandbox bank. Amounts are minor units, times Unix ms."""
+
+    id: str
+    payment_id: str
+    amount_minor: int
+    currency: str
+    reason: str
+    status: _BankStatus
+    opened_at: int
+    updated_at: int
+    lost_at: int | None = None
+
+
 class History:
     """The history of one merchant.
 
-    ``bank`` has the sandbox bank's payments by attempt id, ``bank_refunds`` its refunds.
+    ``bank`` has the sandbox bank's payments by attempt id, ``bank_refunds`` its refunds and
+    ``bank_disputes`` its disputes by id.
     """
 
     def __init__(self, merchant_id: str, public_url: str = "") -> None:
@@ -116,6 +136,7 @@ class History:
         self._link: payment_links.PaymentLink | None = None
         self.bank: dict[str, BankPayment] = {}
         self.bank_refunds: list[BankRefund] = []
+        self.bank_disputes: dict[str, BankDispute] = {}
         self.merchant_id = merchant_id
         self._chance = random.Random(7)  # noqa: S311 - reproducible
         self._happenings: list[tuple[int, int, Happening]] = []
@@ -123,8 +144,8 @@ class History:
         self._visits = 0  # of the payment link's product
 
     async def record_at_bank(self, settings: Settings) -> None:
-        """Store payments and refunds in the sandbox bank of the data directory."""
-        from opentill.sandbox import PastPayment, PastRefund, add_past
+        """Store payments, refunds and disputes in the sandbox bank of the data directory."""
+        from opentill.sandbox import PastDispute, PastPayment, PastRefund, add_past
 
         url = gateways.callback_url(settings.public_url, {}, _GATEWAY)
         await add_past(
@@ -147,6 +168,10 @@ class History:
             [
                 PastRefund(**msgspec.structs.asdict(refund), callback_url=url)
                 for refund in self.bank_refunds
+            ],
+            [
+                PastDispute(**msgspec.structs.asdict(dispute))
+                for dispute in self.bank_disputes.values()
             ],
         )
 
@@ -311,6 +336,17 @@ class History:
             respond_by=now + _TO_RESPOND if status == "OPENED" else None,
         )
         await disputes.apply_outcome(tx, self.merchant_id, event, now, gateway=_GATEWAY)
+        opened = BankDispute(
+            event.dispute_ref, event.attempt_id, order.amount_minor, order.currency, event.reason,
+            "opened", now, now,
+        )  # fmt: skip
+        dispute = self.bank_disputes.get(event.dispute_ref, opened)
+        self.bank_disputes[dispute.id] = msgspec.structs.replace(
+            dispute,
+            status=_BANK_STATUSES[status],
+            updated_at=now,
+            lost_at=now if status == "LOST" else dispute.lost_at,
+        )
 
     async def _expire(self, session_id: str, tx: "Tx", now: int) -> None:
         await checkouts.expire(tx, self.merchant_id, session_id, checkouts.TIME_IS_OVER[0], now)

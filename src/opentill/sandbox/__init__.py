@@ -7,6 +7,6 @@ of the rest of the product, which calls it over HTTP like any other provider.
 
 from opentill.sandbox.app import create_app
 from opentill.sandbox.model import Timing
-from opentill.sandbox.past import PastPayment, PastRefund, add_past
+from opentill.sandbox.past import PastDispute, PastPayment, PastRefund, add_past
 
-__all__ = ["PastPayment", "PastRefund", "Timing", "add_past", "create_app"]
+__all__ = ["PastDispute", "PastPayment", "PastRefund", "Timing", "add_past", "create_app"]

@@ -1,11 +1,14 @@
-"""Adding past payments and refunds to the bank. The payments can be refunded like all others."""
+"""Adding past payments, refunds and disputes to the bank.
+
+The payments can be refunded, and the disputes decided, like all others.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from opentill.sandbox.model import Method, Payment, Refund
+from opentill.sandbox.model import Dispute, DisputeStatus, Method, Payment, Refund
 from opentill.sandbox.storage import FILE, Store, Tx
 
 
@@ -38,10 +41,27 @@ class PastRefund(msgspec.Struct, frozen=True, kw_only=True):
     refunded_at: int
 
 
+class PastDispute(msgspec.Struct, frozen=True, kw_only=True):
+    """A dispute of a payment; minor units, Unix ms. ``lost_at``: None unless it was lost."""
+
+    id: str
+    payment_id: str
+    amount_minor: int
+    currency: str
+    reason: str
+    status: DisputeStatus
+    opened_at: int
+    updated_at: int
+    lost_at: int | None
+
+
 async def add_past(
-    data_dir: Path, payments: Sequence[PastPayment], refunds: Sequence[PastRefund]
+    data_dir: Path,
+    payments: Sequence[PastPayment],
+    refunds: Sequence[PastRefund],
+    disputes: Sequence[PastDispute] = (),
 ) -> None:
-    """Add payments and refunds to the bank of a data directory, without callbacks.
+    """Add payments, refunds and disputes to the bank of a data directory, without callbacks.
 
     The bank may be running. Raises OSError or sqlite3.Error if its storage cannot be written.
     """
@@ -84,6 +104,19 @@ async def add_past(
             )
             refund_row = msgspec.structs.asdict(refund)
             tx.insert("refunds", {**refund_row, "succeeded_at": past_refund.refunded_at})
+        for past_dispute in disputes:
+            dispute = Dispute(
+                id=past_dispute.id,
+                payment_id=past_dispute.payment_id,
+                amount_minor=past_dispute.amount_minor,
+                currency=past_dispute.currency,
+                reason=past_dispute.reason,
+                status=past_dispute.status,
+                created_at=past_dispute.opened_at,
+                updated_at=past_dispute.updated_at,
+            )
+            dispute_row = msgspec.structs.asdict(dispute)
+            tx.insert("disputes", {**dispute_row, "lost_at": past_dispute.lost_at})
 
     store = Store(data_dir / FILE, lambda _: None)
     await store.open()
