@@ -140,7 +140,7 @@ def test_the_readme_shows_the_output_of_the_demonstration(demo: Demo) -> None:
     assert printed == demo.ports(example[1])
 
 
-def test_the_sandbox_bank_reports_the_same_payments_and_refunds(demo: Demo) -> None:
+def test_the_sandbox_bank_reports_the_same_payments_refunds_and_disputes(demo: Demo) -> None:
     process = demo.deployment.run("reconcile", "sandbox")
     assert (process.returncode, process.stdout) == (0, "")
     assert process.stderr.endswith(", 0 differences\n")
@@ -187,7 +187,7 @@ def test_the_demonstration_has_exchange_rates(demo: Demo) -> None:
 
 def test_every_shell_example_except_the_first_is_run() -> None:
     """The first example runs ``make demo``, and ``make test``, which runs this test."""
-    assert (len(SHELL), len(PYTHON), len(MONEY), len(EPAY)) == (3, 2, 1, 1)
+    assert (len(SHELL), len(PYTHON), len(MONEY), len(EPAY)) == (3, 2, 1, 2)
     assert "make demo" in SHELL[0]
     assert not re.search(r"mer_…|order_…", "".join((*SHELL, *MONEY, *EPAY)))
 
@@ -235,7 +235,9 @@ def test_the_examples_of_balances_and_of_an_epay_shop_run(
         later = request.getfixturevalue("fork_server").command(tmp_path / "later")
         folder = _first_of_each(folder / "opentill", later)
     output = demo.shell(
-        MONEY[0] + 'echo "KEY $KEY SHOP_KEY $SHOP_KEY MERCHANT $MERCHANT ORDER $ORDER"\n' + EPAY[0],
+        MONEY[0]
+        + 'echo "KEY $KEY SHOP_KEY $SHOP_KEY MERCHANT $MERCHANT ORDER $ORDER"\n'
+        + "".join(EPAY),
         folder,
     )
     ids = re.search(r"KEY (\S+) SHOP_KEY (\S+) MERCHANT (\S+) ORDER (\S+)", output)
@@ -250,6 +252,7 @@ def test_the_examples_of_balances_and_of_an_epay_shop_run(
     _assert_statement(list(csv.DictReader(io.StringIO(statement.rpartition("\n{")[0]))))
     assert '"status":"SETTLED"' in statement
     assert "/epay/" in output
+    assert "BOTH" in output
 
 
 def _first_of_each(first: Path, later: Path) -> Path:
