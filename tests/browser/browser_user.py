@@ -100,14 +100,7 @@ class BrowserUser:
         ``details`` around a field, is opened first. A value that is a dict is a file.
         """
         locator = self.page.locator(form).first
-        sheet = locator.locator("xpath=ancestor::section[@popover]")
-        if await sheet.count() and not await sheet.is_visible():
-            sheet_id = await sheet.get_attribute("id")
-            opener = self.page.locator(f'[popovertarget="{sheet_id}"]').first
-            menu = opener.locator("xpath=ancestor::details[not(@open)]/summary")
-            if await menu.count():
-                await menu.click()
-            await opener.click()
+        await self._open_sheet(locator)
         await _open_folds(locator)
         if not await self._fill(locator, values):
             await self._click(locator.locator(button))
@@ -152,10 +145,24 @@ class BrowserUser:
         text = await self.page.inner_text("main")
         return re.sub(r"[\s\u00a0\u2066-\u2069]+", " ", text)
 
-    async def download(self, form: str) -> bytes:
-        """Submit a form whose response is a file, and return its content."""
+    async def _open_sheet(self, form: Locator) -> None:
+        """Open the closed sheet around a form, if there is one."""
+        sheet = form.locator("xpath=ancestor::section[@popover]")
+        if await sheet.count() and not await sheet.is_visible():
+            sheet_id = await sheet.get_attribute("id")
+            opener = self.page.locator(f'[popovertarget="{sheet_id}"]').first
+            menu = opener.locator("xpath=ancestor::details[not(@open)]/summary")
+            if await menu.count():
+                await menu.click()
+            await opener.click()
+
+    async def download(self, form: str, choice: str) -> bytes:
+        """Choose an option of a form whose result is a file, submit it, and return its content."""
+        locator = self.page.locator(form).first
+        await self._open_sheet(locator)
+        await locator.locator(choice).check()
         async with self.page.expect_download() as download:
-            await self.page.locator(form).first.locator("button").click()
+            await locator.locator(_SUBMIT).click()
         return (await (await download.value).path()).read_bytes()
 
     async def table_cells(self, name: str) -> list[list[str]]:

@@ -329,7 +329,7 @@ async def _send_run(month: Month, currency: str, reference: str) -> dict[str, st
     assert "Somebody else must download this file" in text, text
     assert not await fin.page.locator(file_form).count()
     await gus.open_page(re.sub(r"^https?://[^/]+|/file$", "", fin.page.url))
-    file = (await gus.download(file_form)).decode()
+    file = (await gus.download(file_form, "[name=form][value=csv]")).decode()
     rows = list(csv.DictReader(io.StringIO(file)))
     return {row["endToEndId"]: row["amount"] for row in rows}
 
