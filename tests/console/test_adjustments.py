@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from console.console_pages import audit_rows, hidden_fields, visible_text
-from opentill import adjustments, ledger
+from opentill import adjustments, ledger, merchants, onboarding
 from support.api_server import Shop
 from support.people import Visitor, create_person
 
@@ -82,6 +82,10 @@ def test_an_invalid_adjustment_is_refused_at_its_field_and_its_input_kept(shop: 
         assert re.findall(r'id="(\w+)-error"', refusal.text) == [field], changes
         assert confirmation_form(refusal) == {}
     for kind in ("freeze", "unfreeze", "fee"):
+        refusal = get_quote(finance, path, kind=kind, reference=kind)
+        assert re.findall(r'id="(\w+)-error"', refusal.text) == ["amount"], kind
+        assert "does not allow this amount" in refusal.text
+        assert confirmation_form(refusal) == {}
         too_much = finance.post(path, form_values(kind=kind, reference=kind))
         assert too_much.status_code == 409, kind
         assert "does not allow this amount" in too_much.text
@@ -89,6 +93,27 @@ def test_an_invalid_adjustment_is_refused_at_its_field_and_its_input_kept(shop: 
     assert read_available_and_frozen(shop) == (0, 0)
     unknown_merchant = "/console/merchants/mer_00000000000000000000000/adjustments"
     assert get_quote(finance, unknown_merchant).status_code == 404
+
+
+def test_a_closed_merchant_gets_no_new_money_and_its_row_offers_none(shop: Shop) -> None:
+    server, admin = shop.api_server, create_person(shop.api_server, None, staff_role="admin")
+    path = f"/console/merchants/{shop.id}/adjustments"
+    listed = "/console/merchants?status="
+    assert path in admin.get(listed + "ACTIVE").text
+    actor, now = merchants.Actor("ann", "moved away"), server.app.clock()
+    server.tx(lambda tx: onboarding.close(tx, shop.id, actor, now))
+    closed = admin.get(listed + "CLOSED").text
+    assert f"/console/merchants/{shop.id}" in closed
+    assert not re.search(rf"{shop.id}/(adjustments|terms)", closed)
+    page = admin.get(path).text
+    assert "This merchant is closed, and nothing is paid out to it any more." in page
+    for kind, field in (("recharge", "amount"), ("topup", "kind"), ("prepay", "kind")):
+        refusal = get_quote(admin, path, kind=kind, amount="2.00")
+        assert re.findall(r'id="(\w+)-error"', refusal.text) == [field], kind
+        assert "closed and gets no new money" in refusal.text
+        assert confirmation_form(refusal) == {}
+        assert admin.post(path, form_values(kind=kind)).status_code == 400, kind
+    assert read_available_and_frozen(shop) == (0, 0)
 
 
 @pytest.mark.parametrize(

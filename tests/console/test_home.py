@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import msgspec
+
 from console.console_pages import visible_text
 from opentill import adjustments, disputes, orders, payouts, webhooks
 from opentill.adjustments import AdjustmentRequest
@@ -327,3 +329,14 @@ def test_a_count_that_reaches_the_limit_of_its_query_is_shown_with_a_plus(shop: 
         server.tx(delete_rows)
     assert re.search(r"Differences between reports and books: 1,2\d\d ", text), text
     assert "Disputes without an order: 200+ " in text
+
+
+def test_only_a_dispute_that_waits_for_its_merchant_has_a_deadline_on_home() -> None:
+    # At ``at`` an accepted dispute without a deadline was opened, which nobody must respond to.
+    item = needs.Item(merchant_id="mer_1", subject="dp_1", page="/disputes/dp_1", at=NOW)
+    need = next(need for need in needs.NEEDS if need.name == "open_disputes")
+    later = msgspec.structs.replace(item, due=NOW + 2 * DAY)
+    sooner = msgspec.structs.replace(item, due=NOW + DAY)
+    assert open_needs.OpenNeed(need, 3, "/disputes", [item, later, sooner]).deadline == NOW + DAY
+    assert open_needs.OpenNeed(need, 1, "/disputes", [item]).deadline is None
+    assert open_needs.OpenNeed(need, 0, "/disputes").deadline is None

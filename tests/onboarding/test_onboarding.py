@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from opentill import adjustments, merchants, onboarding, payouts, people, webhooks
+from opentill import adjustments, ledger, merchants, onboarding, payouts, people, webhooks
 from opentill.adjustments import AdjustmentRequest
 from opentill.core.errors import Invalid
 from opentill.core.settings import Settings
@@ -123,7 +123,8 @@ async def test_a_request_that_waits_for_approval_prevents_closing(tx: Tx) -> Non
 
 
 async def test_a_request_from_before_closing_can_only_be_rejected(tx: Tx) -> None:
-    shop = (await world.create_merchant(tx)).id
+    order = await world.create_order_in(tx, "PAID")
+    shop = order.merchant_id
     earlier_request = await adjustments.request(tx, shop, _recharge(), LIMIT, NOW)
     await _suspend(tx, shop)
     # Earlier versions closed merchants with pending requests, so such rows exist.
@@ -133,7 +134,16 @@ async def test_a_request_from_before_closing_can_only_be_rejected(tx: Tx) -> Non
             await adjustments.approve(tx, earlier_request.id, "bob", NOW + 2)
     rejected = await adjustments.reject(tx, earlier_request.id, "bob", "closed", NOW + 2)
     assert rejected.status == "REJECTED"
-    later_request = await adjustments.request(tx, shop, _recharge(), LIMIT, NOW + 3)
+    balance = await ledger.find_balance(tx, shop, "USD")
+    assert balance is not None
+    loss = AdjustmentRequest(
+        kind="correct", amount_minor=-100 - balance.pending, reference="late", reason="late loss",
+        by="ann", order_id=order.id,
+    )  # fmt: skip
+    assert (await adjustments.request(tx, shop, loss, None, NOW + 3)).status == "DONE"
+    with pytest.raises(adjustments.ClosedMerchant, match=r"debt of a CLOSED merchant: 1\.00 USD"):
+        await adjustments.request(tx, shop, _recharge(), LIMIT, NOW + 3)
+    later_request = await adjustments.request(tx, shop, _recharge(100), Decimal(0), NOW + 3)
     approved = await adjustments.approve(tx, later_request.id, "bob", NOW + 4)
     assert approved.status == "DONE", "a closed merchant can still pay a debt"
 
@@ -158,10 +168,9 @@ async def test_closing_and_a_concurrent_request_are_serialized(db: Db, first: st
     if first == "request":
         with pytest.raises(NotClosable):
             await waiting_task
-    else:  # a recharge may be requested even after the closing
-        await waiting_task
-        pending = await db.read(lambda tx: adjustments.list_waiting(tx, shop))
-        assert (await db.run(lambda tx: adjustments.approve(tx, pending[0].id, "bob", NOW + 2))).id
+    else:
+        with pytest.raises(adjustments.ClosedMerchant):
+            await waiting_task
 
 
 def test_a_closed_merchants_keys_and_members_are_refused_and_staff_can_read_its_books(

@@ -1,6 +1,7 @@
 """Each page can be opened by its roles only, at their own merchant only."""
 
 import re
+from collections import Counter
 from typing import Any, Final, get_args
 
 import pytest
@@ -82,6 +83,10 @@ def test_changes_of_the_own_second_factors_and_logins_need_a_step_up() -> None:
 def test_the_page_that_asks_for_a_proof_names_the_action_of_each_form() -> None:
     with_proof = {page.allowed for page in PAGES if page.proof or page.allowed in NEED_PROOF}
     assert set(PROVED_ACTION) == with_proof - {"anyone"} | {"payments.refund"}
+    # The permission's text is the title of one form at most: "Adjust the balance" is no report.
+    unnamed = [page for page in PAGES if page.method == "POST" and not page.proves]
+    proved = [page.allowed for page in unnamed if page.proof or page.allowed in NEED_PROOF]
+    assert [name for name, number in Counter(proved).items() if number > 1] == []
 
 
 def test_viewers_only_read_and_owners_have_every_permission() -> None:

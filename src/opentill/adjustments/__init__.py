@@ -12,6 +12,8 @@ from opentill.adjustments.model import (
     Status,
 )
 from opentill.adjustments.service import (
+    ClosedMerchant,
+    TooLittle,
     approve,
     find_anywhere,
     list_decided,
@@ -32,10 +34,12 @@ __all__ = [
     "Adjustment",
     "AdjustmentOut",
     "AdjustmentRequest",
+    "ClosedMerchant",
     "Kind",
     "Move",
     "Quote",
     "Status",
+    "TooLittle",
     "approve",
     "find_anywhere",
     "list_decided",

@@ -21,13 +21,21 @@ from opentill.ledger import Account, Balance
 from opentill.merchants import Actor, Merchant, approval_limits, operator_actions
 
 
+class TooLittle(Invalid):
+    """The balance does not allow the amount."""
+
+
+class ClosedMerchant(Invalid):
+    """A closed merchant may not get what the adjustment would give it."""
+
+
 async def quote(
     tx: Tx, merchant_id: str, requested: AdjustmentRequest, above: Decimal | None, now: int
 ) -> Quote:
     """Return the effect of an adjustment without making it.
 
     ``above`` is the approval limit as in ``request``. Raises NotFound, and Invalid like
-    ``request``; but limits of the balance are not checked.
+    ``request``. The balance must allow it now, unless a second person has to approve it.
     """
     merchant = await merchants.find(tx, merchant_id)
     currency = merchant.settlement_currency
@@ -36,11 +44,14 @@ async def quote(
     if existing is not None:
         _check_repeated(existing, requested)
     actor = operator_actions.check_actor(requested.by, requested.reason)
-    await _check(tx, merchant, requested)
+    if existing is None:
+        await _check(tx, merchant, requested)
     current = await ledger.find_balance(tx, merchant_id, currency)
     moved = moved_by(requested, current)
     amount = (requested.amount_minor, currency)
     waits = await approval_limits.exceeds(tx, merchant_id, actor.who, amount, above, now)
+    if existing is None and not waits:
+        await _check_effect(tx, merchant, requested, current)
     return Quote(currency, moved, waits)
 
 
@@ -125,6 +136,48 @@ async def _check(tx: Tx, merchant: Merchant, requested: AdjustmentRequest) -> No
         tx, merchant.id, requested.order_id
     ):
         raise Invalid("order", f"order must be an order of {merchant.id}")
+    if merchant.status == "CLOSED":
+        balance = await ledger.find_balance(tx, merchant.id, merchant.settlement_currency)
+        _check_closed(
+            merchant,
+            requested,
+            sum(getattr(balance, name) for name in ledger.MERCHANT_ACCOUNTS) if balance else 0,
+        )
+
+
+def _check_closed(merchant: Merchant, requested: AdjustmentRequest, current: int) -> None:
+    """Raise Invalid if a closed merchant got new money, which it could never be paid.
+
+    ``current`` is the sum of its accounts. What came late can be corrected, held or charged, and a
+    debt be paid.
+    """
+    if requested.kind in ("topup", "prepay"):
+        raise ClosedMerchant("kind", f"kind must not be {requested.kind}: the merchant is CLOSED")
+    if requested.kind == "recharge" and current + requested.amount_minor > 0:
+        currency = merchant.settlement_currency
+        debt = f"{money.show(max(-current, 0), currency)} {currency}"
+        raise ClosedMerchant(
+            "amount", f"amount must be at most the debt of a CLOSED merchant: {debt}"
+        )
+
+
+async def _check_effect(
+    tx: Tx, merchant: Merchant, requested: AdjustmentRequest, current: Balance | None
+) -> None:
+    """Raise Invalid if posting the adjustment now would go below its floor."""
+    amount = requested.amount_minor
+    move = BY_KIND[requested.kind, requested.account, 1 if amount > 0 else -1]
+    free = {
+        "zero": current.available if current else 0,
+        "overdraft": (getattr(current, requested.account) if current else 0)
+        + merchant.overdraft_minor,
+        "reserved fees": current.free_prepaid if current else 0,
+    }.get(move.floor)
+    if move.floor == "frozen by operators":
+        free = await sum_frozen_manually(tx, merchant.id, merchant.settlement_currency)
+    if free is not None and abs(amount) > free:
+        most = f"{money.show(free, merchant.settlement_currency)} {merchant.settlement_currency}"
+        raise TooLittle("amount", f"amount must be at most what the balance allows: {most}")
 
 
 async def _post(tx: Tx, merchant: Merchant, adjustment: Adjustment, now: int) -> None:

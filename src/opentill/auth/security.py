@@ -351,7 +351,15 @@ pages: Final = (
         proof=True,
         proves=N_("Set up an authenticator"),
     ),
-    Page("POST", f"{PLACE}/authenticator", "a person", confirm_totp, enrolls=True, proof=True),
+    Page(
+        "POST",
+        f"{PLACE}/authenticator",
+        "a person",
+        confirm_totp,
+        enrolls=True,
+        proof=True,
+        proves=N_("Set up an authenticator"),
+    ),
     Page(
         "POST",
         f"{PLACE}/authenticator/remove",
@@ -384,6 +392,7 @@ pages: Final = (
         add_passkey,
         enrolls=True,
         proof=True,
+        proves=N_("Add a passkey"),
         fields=("name",),
     ),
     Page(

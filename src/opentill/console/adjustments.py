@@ -10,7 +10,14 @@ from typing import Final, get_args
 from starlette.responses import Response
 
 from opentill import adjustments, ledger, merchants, people
-from opentill.adjustments import KINDS, AdjustmentRequest, Kind, Quote
+from opentill.adjustments import (
+    KINDS,
+    AdjustmentRequest,
+    ClosedMerchant,
+    Kind,
+    Quote,
+    TooLittle,
+)
 from opentill.console import proof_facts
 from opentill.console.labels import ADJUSTMENT_ERROR
 from opentill.console.merchants import PLACE
@@ -80,6 +87,10 @@ def _error(problem: Invalid) -> dict[str, str]:
     """Return the text of a refusal by the name of the refused field."""
     if isinstance(problem, UnreadableAmount) and problem.problem in AMOUNT_ERROR:
         return {"amount": AMOUNT_ERROR[problem.problem]}
+    if isinstance(problem, TooLittle):
+        return {"amount": ADJUSTMENT_ERROR["balance"]}
+    if isinstance(problem, ClosedMerchant):
+        return {str(problem.field): ADJUSTMENT_ERROR["closed"]}
     return {str(problem.field): ADJUSTMENT_ERROR[str(problem.field)]}
 
 
@@ -143,7 +154,8 @@ async def adjust_balance(request: PageRequest) -> Response:
         async with request.app.db.snapshot() as tx:
             await _quote(tx, request, values)
     except Invalid as problem:
-        return await _page(request, values, _error(problem), 400)
+        status = 409 if isinstance(problem, TooLittle) else 400
+        return await _page(request, values, _error(problem), status)
 
     async def work(tx: Tx) -> str:
         adjustment = await _parse(tx, request, values)
@@ -156,7 +168,8 @@ async def adjust_balance(request: PageRequest) -> Response:
         return await _page(request, values, {"kind": form_ids.FORM_REUSED}, 422)
     except Invalid as problem:
         errors = _error(problem)
-        if problem.field == "amount":  # the quote accepted the amount, so the balance is too low
+        if problem.field == "amount" and not isinstance(problem, ClosedMerchant):
+            # The quote accepted the amount, so the balance is too low now.
             errors = {"amount": ADJUSTMENT_ERROR["balance"]}
         return await _page(request, values, errors, 409)
     return render.see_other(

@@ -102,5 +102,12 @@ async def handle_case(request: PageRequest) -> Response:
 PLACE: Final = f"{CONSOLE_PATH}/needs/deposits"
 pages: Final = (
     Page("GET", PLACE, "payments.read", list_cases),
-    Page("POST", PLACE, command_permission(_COMMAND), handle_case, fields=("case", "reason")),
+    Page(
+        "POST",
+        PLACE,
+        command_permission(_COMMAND),
+        handle_case,
+        fields=("case", "reason"),
+        proves=N_("Close the case of a token transfer"),
+    ),
 )

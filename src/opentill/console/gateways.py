@@ -17,6 +17,7 @@ from opentill.core import metrics
 from opentill.core.money import Money
 from opentill.figures import Attempts, GatewaySums
 from opentill.gateways import accounts as gateway_accounts
+from opentill.gateways.account import AccountStatus
 from opentill.gateways.routing import Gateways
 from opentill.orders import PaymentAttempt
 from opentill.orders import jobs as order_jobs
@@ -50,7 +51,8 @@ class GatewayState(msgspec.Struct, frozen=True, kw_only=True):
     payments: str
     failed: str
     success_rate: str
-    is_paused: bool  # an account of the environment that staff have paused
+    is_paused: bool  # staff have paused it
+    is_retired: bool
     is_unreachable: bool
     broken_reason: str  # why the account has paused itself, "" if it has not
     retry_at: int | None  # when it is tried again, Unix ms
@@ -97,6 +99,12 @@ def _call_rows(localizer: Localizer, name: str) -> list[tuple[str, str, str]]:
     ]
 
 
+def _has_status(gateways: Gateways, name: str, status: AccountStatus) -> bool:
+    """Whether an account of the database has a status."""
+    account = gateways.accounts.get(name)
+    return account is not None and account.status == status
+
+
 async def show_gateways(request: PageRequest) -> Response:
     """Show each gateway in the order of preference, with its volume on a range of days."""
     localizer, gateways, now = request.localizer, request.app.gateways, request.now
@@ -119,7 +127,10 @@ async def show_gateways(request: PageRequest) -> Response:
             GatewayState(
                 name=name,
                 **_sum_up(localizer, name, chosen),
-                is_paused=isinstance(gateways, Gateways) and name in gateways.paused,
+                is_paused=isinstance(gateways, Gateways)
+                and (name in gateways.paused or _has_status(gateways, name, "PAUSED")),
+                is_retired=isinstance(gateways, Gateways)
+                and _has_status(gateways, name, "RETIRED"),
                 is_unreachable=isinstance(gateways, Gateways) and gateways.is_unreachable(name),
                 broken_reason=broken[name].broken_reason or "" if name in broken else "",
                 retry_at=broken[name].retry_at if name in broken else None,

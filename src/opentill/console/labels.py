@@ -98,6 +98,9 @@ ADJUSTMENT_ERROR: Final = {
     "kind": N_("Choose what is to be done"),
     "amount": N_("Enter an amount above 0, such as 25.00 or 1,200.50"),
     "balance": N_("The balance does not allow this amount: see what it has now"),
+    "closed": N_(
+        "This merchant is closed and gets no new money: a credit may be at most what it owes"
+    ),
     "account": N_("Choose available money: only a correction may be of pending money"),
     "order": N_(
         "Enter the ID of an order of this merchant for a correction, and none for anything else"

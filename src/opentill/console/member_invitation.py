@@ -92,6 +92,20 @@ async def withdraw_invitation(request: PageRequest) -> Response:
 _PLACE: Final = f"{PLACE}/{{merchant:id}}/members"
 pages: Final = (
     Page("GET", _PLACE, "merchants.read", show_form),
-    Page("POST", _PLACE, "people.manage", invite_member, fields=("email", "role")),
-    Page("POST", f"{_PLACE}/withdraw", "people.manage", withdraw_invitation, fields=("id",)),
+    Page(
+        "POST",
+        _PLACE,
+        "people.manage",
+        invite_member,
+        fields=("email", "role"),
+        proves=N_("Invite a member"),
+    ),
+    Page(
+        "POST",
+        f"{_PLACE}/withdraw",
+        "people.manage",
+        withdraw_invitation,
+        fields=("id",),
+        proves=N_("Withdraw an invitation"),
+    ),
 )

@@ -67,6 +67,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     subject: str  # the id or the name of the object that needs attention
     page: str  # path of the object's page below the merchant's dashboard
     at: int  # Unix ms; ``NEED_TIME`` says what happened then
+    due: int | None = None  # when the merchant must have responded, None if it need not (any more)
     order_id: str = ""  # the order whose customer the list shows, "" if there is none
     money: Money | None = None
     detail: str = ""  # the text that a gateway or an endpoint has reported, "" if there is none
@@ -140,6 +141,7 @@ def _dispute_item(dispute: Dispute) -> Item:
         subject=dispute.id,
         page=f"/disputes/{dispute.id}",
         at=dispute.respond_by or dispute.created_at,
+        due=None if dispute.response else dispute.respond_by,
         money=Money(dispute.amount_minor, dispute.currency),
         detail=dispute.reason,
     )

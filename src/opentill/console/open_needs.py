@@ -33,9 +33,8 @@ class OpenNeed(msgspec.Struct, frozen=True):
 
     @property
     def deadline(self) -> int | None:
-        """When the first response is due (Unix ms), None for kinds without deadlines."""
-        has_deadlines = self.need.name in ("disputes", "open_disputes")
-        return min((item.at for item in self.items), default=None) if has_deadlines else None
+        """When the first response is due (Unix ms), None if none is."""
+        return min((item.due for item in self.items if item.due is not None), default=None)
 
 
 async def count_all(tx: Tx, request: PageRequest) -> list[OpenNeed]:

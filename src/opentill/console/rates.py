@@ -144,5 +144,12 @@ pages: Final = (
     Page(
         "POST", f"{PLACE}/set", "rates.manage", set_rate, fields=("base", "quote", "rate", "reason")
     ),
-    Page("POST", f"{PLACE}/import", "rates.manage", import_rates, files=_MOST_BYTES),
+    Page(
+        "POST",
+        f"{PLACE}/import",
+        "rates.manage",
+        import_rates,
+        files=_MOST_BYTES,
+        proves=N_("Import exchange rates"),
+    ),
 )

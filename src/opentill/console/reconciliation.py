@@ -293,6 +293,7 @@ pages: Final = (
         compare_report,
         files=_MOST_BYTES,
         fields=("gateway",),
+        proves=N_("Compare a report of a provider with the books"),
     ),
     Page(
         "POST",
@@ -300,6 +301,7 @@ pages: Final = (
         "balance.adjust",
         compare_fetched_report,
         fields=("account", "day"),
+        proves=N_("Fetch the report of a provider"),
     ),
     Page("GET", f"{PLACE}/{{difference:id}}", "balance.read", show_difference),
     Page(
