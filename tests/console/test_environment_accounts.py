@@ -163,3 +163,15 @@ def test_the_last_payment_is_exact(site: AccountsSite) -> None:
     gateway = server.tx(pay)
     last = server.tx(lambda tx: account_views.list_last_payments(tx, 0))
     assert last[gateway] == now
+
+
+def test_the_pause_of_the_last_active_account_warns_that_nothing_can_be_paid(
+    site: AccountsSite,
+) -> None:
+    text = "No other account is active: no payment can be made until you resume it."
+    gateways = site.server.app.gateways
+    assert isinstance(gateways, Gateways)
+    others = {one.id for one in gateways.accounts.values()
+              if one.status == "ACTIVE" and one.livemode == gateways.livemode}  # fmt: skip
+    others |= {*gateways} - {*gateways.accounts, "sandbox"}
+    assert (text in visible_text(site.admin.get(PAGE).text)) == (not others)

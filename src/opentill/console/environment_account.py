@@ -12,7 +12,12 @@ from starlette.responses import Response
 from opentill import people
 from opentill.console import account_figures, breaker_form, gateway_tests
 from opentill.console.gateway_account import REASON
-from opentill.console.gateway_accounts import ENVIRONMENT, environment_names, environment_state
+from opentill.console.gateway_accounts import (
+    ENVIRONMENT,
+    environment_names,
+    environment_state,
+    is_last_active,
+)
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
@@ -67,6 +72,7 @@ async def _page(
         status,
         account_id=name,
         state=state,
+        is_last_active=is_last_active(request, name),
         test=test,
         breaker=breaker,
         breaker_text=accounts.breaker_text(breaker),

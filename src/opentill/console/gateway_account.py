@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from opentill import merchants, people
 from opentill.console import account_figures, gateway_tests
-from opentill.console.gateway_accounts import PLACE
+from opentill.console.gateway_accounts import PLACE, is_last_active
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
@@ -68,6 +68,7 @@ async def show_page(
         account=account,
         state=account_views.state_of(account, gateways),
         unreadable=unreadable,
+        is_last_active=is_last_active(request, account.id),
         test=test,
         is_live=account.livemode,
         owner=names.get(account.merchant_id or "", account.merchant_id or ""),

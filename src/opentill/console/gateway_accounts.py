@@ -127,6 +127,16 @@ def environment_state(request: PageRequest, name: str) -> account_views.State:
     return "UNREACHABLE" if gateways.is_unreachable(name) else "ACTIVE"
 
 
+def is_last_active(request: PageRequest, name: str) -> bool:
+    """Whether no other account can take the deployment's payments."""
+    gateways = request.app.gateways
+    if not isinstance(gateways, Gateways):
+        return False
+    paused = {one.id for one in gateways.accounts.values() if one.status != "ACTIVE"}
+    paused |= {one.id for one in gateways.accounts.values() if one.livemode != gateways.livemode}
+    return not {*gateways} - {*gateways.paused, *paused, name}
+
+
 def _rate(request: PageRequest, sums: Sequence[GatewaySums], name: str) -> str:
     return charts.percent(request.localizer, account_views.performance(sums, name).rate).text
 
