@@ -60,6 +60,15 @@ ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, int, dict[str, str]], ...]], 
                 },
             ),
             (
+                "Paid to merchants' own accounts in 24 hours",
+                "short",
+                8,
+                {
+                    "{{currency}}": "max by (currency)"
+                    " (increase(opentill_money_paid_directly_minor_total[24h]))"
+                },
+            ),
+            (
                 "Refunded in 24 hours",
                 "short",
                 8,

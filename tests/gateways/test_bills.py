@@ -170,7 +170,7 @@ async def test_a_bill_of_another_day_or_with_other_columns_is_refused(
     with pytest.raises(ConfigurationError, match=rf"bill of {DAY} cannot be read: it begins on 2"):
         await fetch(alipay)
     await alipay.close()
-    joined = bills.Joined(io.BytesIO())
+    joined = bills.JoinedBills(io.BytesIO())
     joined.begin_bill("a,b")
     with pytest.raises(ConfigurationError, match="other columns"):
         joined.begin_bill("a,c", next(bills.days(0, 0)))

@@ -87,9 +87,7 @@ async def show(request: PageRequest) -> Response:
                 tx, request.access.merchant_id, requested, None, request.now
             )
     except Invalid as problem:
-        return await _page(request, amount, _error(problem), 400)
-    if any(after < 0 for _, _, after in quote.moved):
-        return await _page(request, amount, {"amount": _TOO_MUCH}, 400)
+        return await _page(request, amount, _error_of_move(problem), 400)
     return await _page(request, amount, quote=quote)
 
 
@@ -106,6 +104,12 @@ async def _parse(
         by=actor.who,
         reference=reference,
     )
+
+
+def _error_of_move(problem: Invalid) -> dict[str, str]:
+    """Return why an amount cannot be read, or that the balance does not allow it."""
+    too_much = problem.field == "amount" and not isinstance(problem, UnreadableAmount)
+    return {"amount": _TOO_MUCH} if too_much else _error(problem)
 
 
 def _error(problem: Invalid) -> dict[str, str]:
@@ -185,9 +189,7 @@ async def move(request: PageRequest) -> Response:
     except UnreadableAmount as problem:
         return await _page(request, amount, _error(problem), 400)
     except Invalid as problem:
-        too_much = problem.field == "amount" and problem.reason is not None
-        errors = {"amount": _TOO_MUCH} if too_much else _error(problem)
-        return await _page(request, amount, errors, 409)
+        return await _page(request, amount, _error_of_move(problem), 409)
     await load_changes(request.app.gateways)
     return render.see_other(request, f"{request.path}?done=1")
 

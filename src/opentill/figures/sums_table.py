@@ -14,8 +14,8 @@ COLUMNS: Final = (
     "disputes",
     "disputed",
     "fees",
-    "direct_payments",
-    "paid_directly",
+    "directPayments",
+    "paidDirectly",
 )
 
 
@@ -30,6 +30,6 @@ def row(sums: CurrencySums) -> dict[str, str | int]:
         "disputes": sums.disputes,
         "disputed": money.show(sums.disputed_minor, sums.currency),
         "fees": money.show(sums.fees_minor, sums.currency),
-        "direct_payments": sums.direct_payments,
-        "paid_directly": money.show(sums.direct_minor, sums.currency),
+        "directPayments": sums.direct_payments,
+        "paidDirectly": money.show(sums.direct_minor, sums.currency),
     }

@@ -30,6 +30,7 @@ _MEDIA_TYPES: Final = {
 _COMPRESSED: Final = (".woff2",)  # kinds of files that gzip makes no smaller
 _REFERENCE: Final = re.compile(r'url\("([a-z0-9_/-]+\.(?:svg|woff2))"\)')
 _COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
+_LINE_COMMENT: Final = re.compile(rb"^ *//.*\n", re.MULTILINE)
 _IMPORT: Final = re.compile(r'@import "([a-z_]+\.css)";')
 
 
@@ -74,14 +75,23 @@ def _load() -> dict[str, Asset]:
             lambda match: combine_imports(_FOLDER / match[1]), path.read_text("utf-8")
         )
 
+    def is_foreign(path: Path) -> bool:
+        """Whether others wrote a file: it is served unchanged."""
+        return path.with_suffix(".license.txt").exists()
+
     def sheet(path: Path) -> bytes:
         text = _REFERENCE.sub(add_version, combine_imports(path))
-        if not path.with_suffix(".license.txt").exists():  # those of others are served unchanged
+        if not is_foreign(path):
             text = re.sub(r"\s+", " ", _COMMENT.sub("", text))
         return text.encode()
 
     sheets = {path.name: _asset(path, sheet(path)) for path in _FOLDER.glob("*.css")}
-    scripts = {path.name: _asset(path, path.read_bytes()) for path in _FOLDER.glob("*.js")}
+
+    def script(path: Path) -> bytes:
+        content = path.read_bytes()
+        return content if is_foreign(path) else _LINE_COMMENT.sub(b"", content)
+
+    scripts = {path.name: _asset(path, script(path)) for path in _FOLDER.glob("*.js")}
     return parts | sheets | scripts
 
 
