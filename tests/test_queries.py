@@ -42,7 +42,7 @@ OTHER_MODULES: Final = {
     "opentill.people.reset_queries": "resets of second factors",
     "opentill.orders.search.lookup_queries": "looking up orders by ids and numbers",
     "opentill.orders.search.across_merchants_queries": "finding orders of all merchants",
-    "opentill.orders.search.shown_queries": "the status for people, and counts by it",
+    "opentill.orders.search.shown_queries": "the status that pages show, and counts by it",
     "opentill.orders.transition_queries": "the statements of transitions",
     "opentill.payouts.overview_queries": "the list of payouts of all merchants",
     "opentill.webhooks.catchup_queries": "numbering events, and reading them by number",

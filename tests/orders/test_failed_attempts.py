@@ -19,7 +19,7 @@ _DAY: Final = (NOW - HOUR, NOW + 24 * HOUR)
 
 
 async def shown(tx: Tx, order: Order) -> ShownStatus:
-    """Return the status for people, and check that it is the only one that is counted."""
+    """Return the status that pages show, and check that it is the only one that is counted."""
     counts = await shown_counts.count(tx, order.merchant_id, None, _DAY)
     status = (await orders.find(tx, order.merchant_id, order.id)).shown_status
     assert +counts == {status: 1}

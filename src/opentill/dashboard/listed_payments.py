@@ -34,7 +34,7 @@ class Listed(msgspec.Struct, frozen=True):
 
     @property
     def shown_status(self) -> ShownStatus:
-        """The status for people, with regard to an attempt that the bank has not decided."""
+        """The status that pages show, with regard to an attempt that the bank has not decided."""
         return unpaid.shown_status(self.order, self.attempt)
 
     @property

@@ -1,4 +1,4 @@
-"""The tabs of the list of payments: each is a part of the list, by the status for people."""
+"""The tabs of the list of payments: each is a part of the list, by the status that pages show."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -10,7 +10,7 @@ FOREVER: Final = 2**62  # Unix ms; the end of a range that has no end
 LATEST: Final = 253_402_300_799_999  # Unix ms; the API accepts no time after the year 9999
 
 Granularity = Literal["day", "hour"]
-# "shown" are the orders whose status for people does not follow from their status alone.
+# "shown" are the orders for which the status that pages show does not follow from the status alone.
 ListName = Literal["orders", "entries", "shown"]
 
 

@@ -195,7 +195,7 @@ COLUMNS: Final = (
     ),
     Column("productName", "product_name", _inert, about="the name of what was sold, at that time"),
 )
-# The status for people (statuses.py); SETTLED stands for PAID.
+# The status that pages show (statuses.py); SETTLED stands for PAID.
 _SHOWN: Final = """coalesce(split_part(shown_exception(status, closed_as, attempt_failed,
     refund_failed, refund_held_minor, refunded_minor, amount_minor), ' ', 2), status)"""
 _EXPORTED: Final = " ".join(

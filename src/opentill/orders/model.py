@@ -250,7 +250,7 @@ class Order(PlacedOrder, frozen=True):
 
     @property
     def shown_status(self) -> ShownStatus:
-        """The status for people in lists, filters and counts."""
+        """The status that pages show in lists, filters and counts."""
         return shown_status(
             self.status,
             self.refund_progress,
@@ -260,7 +260,7 @@ class Order(PlacedOrder, frozen=True):
 
     @property
     def shown_besides_refunds(self) -> ShownStatus:
-        """The status for people, whatever the order's refunds did."""
+        """The status that pages show, whatever the order's refunds did."""
         return shown_status(self.status, None, self.closed_as, attempt_failed=self.attempt_failed)
 
 

@@ -1,4 +1,4 @@
-"""The status of an order in the API, and the status of a payment for people."""
+"""The status of an order in the API, and the status of a payment that pages show."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
@@ -20,7 +20,7 @@ RefundProgress = Literal["PARTIALLY_REFUNDED", "REFUND_PENDING", "REFUND_FAILED"
 # Why a CLOSED order was not paid: its session or, by the customer, its last payment attempt was
 # canceled, or its last payment attempt was declined.
 ClosedAs = Literal["CANCELED", "DECLINED"]
-# The status of a payment for people. Each order has exactly one (``shown_status``).
+# The status that pages show. Each order has exactly one (``shown_status``).
 ShownStatus = Literal[
     "PAID",
     "PARTIALLY_REFUNDED",
@@ -39,7 +39,7 @@ ShownStatus = Literal[
 # Paid, and neither refunded in full nor disputed: such orders can be delivered and refunded.
 PAID_STATUSES: Final[tuple[Status, ...]] = ("PAID", "SETTLED")
 SHOWN_STATUSES: Final[tuple[ShownStatus, ...]] = get_args(ShownStatus)
-# The status for people in CSV files, as pages name it.
+# The status that pages show, as CSV files name it.
 EXPORTED_STATUS: Final[Mapping[ShownStatus, str]] = {
     "PAID": "PAID",
     "PARTIALLY_REFUNDED": "PARTIALLY_REFUNDED",
@@ -78,11 +78,11 @@ def shown_status(
     *,
     attempt_failed: bool,
 ) -> ShownStatus:
-    """Return the status for people; ``search/shown_queries.py`` has the same rule in SQL.
+    """Return the status that pages show; ``search/shown_queries.py`` has the same rule in SQL.
 
-    Whether the money is available (SETTLED) is no status for people. A failed refund needs
-    attention whatever the status is; other progress of refunds is shown instead of PAID. If the
-    last attempt failed, ATTEMPT_FAILED is shown instead of PENDING.
+    Whether the money is available (SETTLED) is not shown. A failed refund needs attention whatever
+    the status is; other progress of refunds is shown instead of PAID. If the last attempt failed,
+    ATTEMPT_FAILED is shown instead of PENDING.
     """
     if progress == "REFUND_FAILED" or (progress is not None and status in PAID_STATUSES):
         return progress

@@ -101,7 +101,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown_status(self) -> ShownStatus:
-        """The status for people besides that of its refunds."""
+        """The status that pages show besides that of its refunds."""
         if self.order.paid_at is not None:
             return self.order.shown_besides_refunds
         return unpaid.shown_status(self.order, self.attempts[-1] if self.attempts else None)

@@ -137,7 +137,7 @@ def payment_hit(
 ) -> Hit:
     """Return the result that shows a payment, with the state of its ``dispute``.
 
-    ``shown`` is its status for people; None: the one that the order knows.
+    ``shown`` is the status that pages show; None: the one that the order knows.
     """
     customer, status = order.customer_name or order.customer_email, shown or order.shown_status
     others = (order.customer_email if order.customer_name else "", order.product_name, *details)

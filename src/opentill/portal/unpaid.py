@@ -115,7 +115,7 @@ def is_waiting(order: Order, last: PaymentAttempt | None) -> bool:
 
 
 def shown_status(order: Order, last: PaymentAttempt | None) -> ShownStatus:
-    """Return the status for people of an order with its last attempt, if that is known."""
+    """Return the status that pages show for an order with its last attempt, if that is known."""
     return "CREATING" if is_waiting(order, last) else order.shown_status
 
 

@@ -50,7 +50,7 @@ async def list_newest(
 ) -> list[Order]:
     """Return the newest orders of all merchants from a time on, newest first.
 
-    They were created before the time and id ``before``. ``status`` is their status for people,
+    They were created before the time and id ``before``. ``status`` is the status that pages show,
     None for any.
     """
     values = {"since": since, "before_at": before[0], "before_id": before[1], "limit": size}

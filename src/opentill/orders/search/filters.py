@@ -149,7 +149,7 @@ class ListChoice(msgspec.Struct, frozen=True):
     """Filters of the pages that list orders, which the API does not have.
 
     ``amount``: only orders of an amount as people write it (core/amounts.py), "" for any;
-    ``shown``: only orders with one of these statuses for people, () for any; ``method``: only
+    ``shown``: only orders with one of these statuses that pages show, () for any; ``method``: only
     orders that were paid by it.
     """
 
@@ -270,8 +270,8 @@ async def count(
 class CountedPage(msgspec.Struct, frozen=True):
     """A page of selected orders, newest first, and their exact number.
 
-    ``counts`` are the numbers of the orders that would be selected by any status for people, by
-    that status; None if a search selects too many to read.
+    ``counts`` are the numbers of the orders that would be selected by any status that pages show,
+    by that status; None if a search selects too many to read.
     """
 
     orders: list[Order]

@@ -40,8 +40,8 @@ class Condition(msgspec.Struct, frozen=True):
 class OrderFilters(msgspec.Struct, frozen=True, kw_only=True):
     """The orders of a merchant that fulfill all conditions; times are inclusive Unix ms.
 
-    ``shown`` are the statuses for people that an order may have, () for any; a filter by ``method``
-    must have them too, because the index of methods has the status before the time.
+    ``shown`` are statuses that pages show, () for any of them; a filter by ``method`` must have
+    them too, because the index of methods has the status before the time.
     """
 
     merchant_id: str
@@ -73,7 +73,7 @@ class OrderFilters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def columns_with_shown(self) -> tuple[str, ...]:
-        """The names of the filters of a search whose driver are the statuses for people."""
+        """The names of the filters of a search whose driver are the statuses that pages show."""
         others = {"product_id": self.product_id, "method": self.method}
         return ("shown", *(name for name, value in others.items() if value is not None))
 
@@ -106,7 +106,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
     @property
     def shown_status(self) -> ShownStatus:
-        """The status for people."""
+        """The status that pages show."""
         progress = refund_progress(
             self.amount_minor,
             self.refunded_minor,
@@ -238,7 +238,7 @@ class SizedOrder(msgspec.Struct, frozen=True):
 
 
 class ShownCount(msgspec.Struct, frozen=True):
-    """The number of orders with a status for people; ``status`` is their status in the API."""
+    """The number of orders with a status that pages show; ``status`` is their status in the API."""
 
     status: Status
     shown: ShownStatus

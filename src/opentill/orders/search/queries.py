@@ -272,11 +272,11 @@ class SearchStatements(NamedTuple):
     oldest: Query[Order]
     after: Query[SizedOrder]  # the orders after a cursor, oldest first
     counted: Value[int]
-    shown: Query[ShownCount]  # how many orders there are of each status for people
+    shown: Query[ShownCount]  # how many orders there are of each status that pages show
 
 
 # Condition: the order has this status, product, method and session status, and one of these
-# statuses for people; null and none allow any.
+# statuses that pages show; null and none allow any.
 _FITS: Final = f"""
     and exists (
         select from orders o where o.merchant_id = :merchant_id and o.id = t.order_id
@@ -314,8 +314,8 @@ _ORDERS: Final = """
     where o.merchant_id = :merchant_id {columns} and o.created_at between :since and :until
         and o.id <> all (:apart::text[]) {more} {order})
 """
-# Each status for people is read by index scans of its own, because only then its rows are in the
-# list's order.
+# Each status that pages show is read by index scans of its own, because only then its rows are in
+# the list's order.
 _ORDERS_OF_SHOWN: Final = " union all ".join(
     _ORDERS.replace(
         "{columns}",
@@ -399,7 +399,8 @@ _COLUMNS: Final = {
     "product_id": "and o.product_id = :product_id ",
     "method": "and o.payment_method = :method ",
 }
-# The same for orders with one of several statuses for people, and given values of other columns.
+# The same for orders with one of several statuses that pages show, and given values of other
+# columns.
 BY_SHOWN: Final[dict[tuple[str, ...], SearchStatements]] = {
     ("shown", *names): _statements(
         _ORDERS_OF_SHOWN.replace("{columns}", "".join(map(_COLUMNS.__getitem__, names))),

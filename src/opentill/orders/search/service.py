@@ -356,7 +356,7 @@ class Search:
         return indexed + self._pending.count
 
     async def count_shown(self) -> Counter[ShownStatus]:
-        """Return the number of orders by their status for people, by reading the orders."""
+        """Return the number of orders by the status that pages show, by reading the orders."""
         statement = self._statements.shown
         rows = await statement.all(self._tx, **self._values(statement))
         return shown_counts.add_up(rows)

@@ -1,7 +1,7 @@
-"""Exact numbers of orders by their status for people, without reading all orders.
+"""Exact numbers of orders by the status that pages show, without reading all orders.
 
-They are the counts by status, corrected by those of the orders whose status for people does not
-follow from their status alone; both are list counts (decision 0028).
+They are the counts by status, corrected by those of the orders for which the status that pages show
+does not follow from their status alone; both are list counts (decision 0028).
 """
 
 from collections import Counter
@@ -75,7 +75,7 @@ def _combine(
 
 
 def add_up(rows: Iterable[ShownCount]) -> Counter[ShownStatus]:
-    """Return the sums by status for people."""
+    """Return the sums by the status that pages show."""
     counts = Counter[ShownStatus]()
     for row in rows:
         counts[row.shown] += row.rows

@@ -1,7 +1,7 @@
-"""SQL of the status for people, which lists, filters and counts of payments share.
+"""SQL of the status that pages show, which lists, filters and counts of payments share.
 
-The same rule as ``orders.statuses.shown_status``. A status for people is one or several ranges of
-indexes, so that a list of it reads no other orders.
+The same rule as ``orders.statuses.shown_status``. A status that pages show is one or several ranges
+of indexes, so that a list of it reads no other orders.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _IS_PAID: Final = "o.status in ('PAID', 'SETTLED')"
 _PARTIAL, _HELD, _FAILED = (
     f"({REFUNDS[name]})" for name in ("PARTIALLY_REFUNDED", "REFUND_PENDING", "REFUND_FAILED")
 )
-# The status for people of an order `o`.
+# The status that pages show, of an order `o`.
 SHOWN: Final = f"""
     case when {_FAILED} then 'REFUND_FAILED'
         when {_IS_PAID} and {_HELD} then 'REFUND_PENDING'
@@ -32,7 +32,7 @@ SHOWN: Final = f"""
         else o.status end
 """
 _UNREFUNDED: Final = f"not {_FAILED} and not {_HELD} and not {_PARTIAL}"
-# Orders whose status for people does not follow from their status alone, by index.
+# Orders for which the status that pages show does not follow from their status alone, by index.
 _EXCEPTIONS: Final[dict[ShownStatus, str]] = {
     "REFUND_FAILED": _FAILED,
     "REFUND_PENDING": f"{_HELD} and {_IS_PAID} and not {_FAILED}",
@@ -49,7 +49,7 @@ def _has(status: Status) -> str:
     return f"o.status = (select '{status}')"
 
 
-# Each status for people → conditions that exclude each other. An index serves each condition.
+# Each status that pages show → conditions that exclude each other, each served by an index.
 CONDITIONS: Final[dict[ShownStatus, tuple[str, ...]]] = {
     "PAID": (f"{_has('PAID')} and {_UNREFUNDED}", f"{_has('SETTLED')} and {_UNREFUNDED}"),
     "PARTIALLY_REFUNDED": (_EXCEPTIONS["PARTIALLY_REFUNDED"],),
@@ -65,8 +65,8 @@ CONDITIONS: Final[dict[ShownStatus, tuple[str, ...]]] = {
     "REVOKED": (_has("REVOKED"), _EXCEPTIONS["REVOKED"]),
     "CLOSED": (f"{_has('CLOSED')} and o.closed_as is null",),
 }
-# The number of orders in a range of time whose status for people does not follow from their
-# status alone. Each part reads a partial index, and the orders.
+# The number of orders in a range of time for which the status that pages show does not follow from
+# their status alone. Each part reads a partial index, and the orders.
 EXCEPTIONS = Query(
     ShownCount,
     " union all ".join(
