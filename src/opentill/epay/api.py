@@ -17,9 +17,9 @@ from starlette.types import Receive, Scope, Send
 
 from opentill import context
 from opentill.context import App
-from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
 from opentill.epay import forms, placing, refunding, reports, service
+from opentill.epay.failures import result_or_failure
 from opentill.epay.model import (
     BUSINESS,
     REFUNDED,
@@ -31,13 +31,12 @@ from opentill.epay.model import (
 )
 from opentill.epay.request import Request, read_request, refuse_embedded_fields
 from opentill.epay.service import EpayCaller
-from opentill.http.responses import encode, log_defect
+from opentill.http.responses import encode
 
 METHODS: Final = ("GET", "POST")
 NO_STORE: Final = {"cache-control": "no-store"}
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
 _QUALITY_ZERO: Final = re.compile(r"q=0(\.0*)?")
-INTERNAL_ERROR: Final = "系统错误，请稍后再试"
 
 
 async def submit(app: App, request: Request, now: int) -> Result:
@@ -115,15 +114,7 @@ class _Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         app = context.app_of(scope)
-        try:
-            result = await self._result(app, scope, receive)
-        except Refused as refused:
-            result = {"code": refused.code, "msg": refused.message}
-        except Unavailable:
-            result = {"code": BUSINESS, "msg": service.UNAVAILABLE}
-        except Exception as error:  # noqa: BLE001 - clients of this convention expect HTTP 200
-            log_defect(error)
-            result = {"code": BUSINESS, "msg": INTERNAL_ERROR}
+        result = await result_or_failure(self._result(app, scope, receive))
         await self._response(app, Headers(scope=scope), result)(scope, receive, send)
 
     async def _result(self, app: App, scope: Scope, receive: Receive) -> Result:

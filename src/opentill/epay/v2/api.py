@@ -15,9 +15,9 @@ from starlette.types import Receive, Scope, Send
 
 from opentill import context
 from opentill.context import App
-from opentill.core.errors import Unavailable
 from opentill.epay import service
-from opentill.epay.api import INTERNAL_ERROR, METHODS, NO_STORE, RefusalPage, takes_html
+from opentill.epay.api import METHODS, NO_STORE, RefusalPage, takes_html
+from opentill.epay.failures import result_or_failure
 from opentill.epay.model import BUSINESS, UNKNOWN_ACT, Refused, Result
 from opentill.epay.request import Request
 from opentill.epay.service import EpayCaller
@@ -25,7 +25,7 @@ from opentill.epay.v2 import authentication, merchant, pay
 from opentill.epay.v2.fields import SUBMISSION, Fields, exactly
 from opentill.epay.v2.request import read_request
 from opentill.epay.v2.responses import ResponseSigner
-from opentill.http.responses import encode, log_defect
+from opentill.http.responses import encode
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -78,15 +78,7 @@ class _Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         app = context.app_of(scope)
-        try:
-            result = await self._result(app, scope, receive)
-        except Refused as refused:
-            result = {"code": refused.code, "msg": refused.message}
-        except Unavailable:
-            result = {"code": BUSINESS, "msg": service.UNAVAILABLE}
-        except Exception as error:  # noqa: BLE001 - clients of this convention expect HTTP 200
-            log_defect(error)
-            result = {"code": BUSINESS, "msg": INTERNAL_ERROR}
+        result = await result_or_failure(self._result(app, scope, receive))
         response = await self._response(app, Headers(scope=scope), result)
         await response(scope, receive, send)
 
