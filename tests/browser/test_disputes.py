@@ -1,7 +1,7 @@
 """A browser adds evidence and notes to a dispute without scripts."""
 
 import pytest
-from playwright.async_api import Browser
+from playwright.async_api import Browser, Page
 from starlette.applications import Starlette
 
 from browser.page_checks import problems_on_all_displays
@@ -27,6 +27,22 @@ async def _open_dispute(tx: Tx) -> Dispute:
     return dispute
 
 
+async def _check_that_an_empty_response_asks_nothing(page: Page, url: str) -> None:
+    """Check that the form names what it lacks, and only then opens its confirmation."""
+    await page.goto(url)
+    missing = page.get_by_role("alert").filter(has_text="Explain why the customer owes the money")
+    confirmation = page.get_by_role("alertdialog", name="Contest the dispute?")
+    contest = page.locator("form.contest").get_by_role("button", name="Contest the dispute")
+    assert not await missing.is_visible()
+    await contest.click()
+    assert (await missing.is_visible(), await confirmation.is_visible()) == (True, False)
+    await page.get_by_label("Your explanation").fill("Delivered on Monday.")
+    assert not await missing.is_visible()
+    await contest.click()
+    assert await confirmation.is_visible()
+    await page.close()
+
+
 async def test_a_member_adds_a_file_and_a_note_on_pages_that_fit_every_device(
     browser: Browser, page_server: Starlette
 ) -> None:
@@ -38,6 +54,8 @@ async def test_a_member_adds_a_file_and_a_note_on_pages_that_fit_every_device(
     await join(page, url + link.path)
     await follow_menu(page, "Disputes")
     await page.locator("table.list a.row-link").click()
+    with_scripts = await browser.new_context(storage_state=await context.storage_state())
+    await _check_that_an_empty_response_asks_nothing(await with_scripts.new_page(), page.url)
     await page.get_by_text("Add a file without contesting yet").click()
     await page.get_by_label("File").set_input_files(
         {"name": "page.html", "mimeType": "text/html", "buffer": b"<script>alert(1)</script>"}
@@ -57,7 +75,6 @@ async def test_a_member_adds_a_file_and_a_note_on_pages_that_fit_every_device(
     await page.get_by_role("button", name="Add the note").click()
     assert await page.get_by_text("Note added").is_visible()
     violations: list[object] = []
-    with_scripts = await browser.new_context(storage_state=await context.storage_state())
     page = await with_scripts.new_page()
     list_page = f"{url}/dashboard/{dispute.merchant_id}/disputes"
     for path in (

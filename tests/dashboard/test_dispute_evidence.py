@@ -34,7 +34,7 @@ def test_a_file_is_removed_by_a_button_until_the_dispute_is_contested(shop: Shop
     upload(ada, f"{path}/evidence", PDF, "right.pdf")
     page = ada.get(path)
     assert "right.pdf" in text_of(page.text.partition('id="contest"')[0])
-    assert "add at least one file." not in page.text
+    assert "Banks rarely decide" not in page.text
     remove = _remove_path(page.text)
     ada.post(f"{path}/response", {"response": "CONTESTED"})
     page = ada.get(path)

@@ -122,8 +122,8 @@ def test_contesting_needs_a_file_a_note_or_an_explanation(shop: Shop) -> None:
         )
     )
     for explanation, error in (
-        ("", "Add a file, or explain why"),
-        (" \n", "Add a file, or explain why"),
+        ("", "Explain why the customer owes the money, add a file or fill in a field"),
+        (" \n", "Explain why the customer owes the money, add a file or fill in a field"),
         ("bell\x07", "Enter plain text of 1 to 5,000 characters"),
     ):
         refusal = ada.post(f"{path}/response", {**contest, "explanation": explanation})

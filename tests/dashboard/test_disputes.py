@@ -252,7 +252,10 @@ def test_an_invalid_file_of_evidence_shows_its_error_at_the_field(
     assert refusal.status_code == status
     assert error in refusal.text
     assert 'id="file-error"' in refusal.text
-    assert "add at least one file." in ada.get(page_path(shop, dispute.id)).text
+    assert (
+        "Banks rarely decide for a merchant without documents."
+        in ada.get(page_path(shop, dispute.id)).text
+    )
 
 
 def test_a_body_without_a_length_is_read_only_up_to_the_limit(shop: Shop) -> None:

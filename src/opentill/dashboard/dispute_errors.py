@@ -14,7 +14,7 @@ EVIDENCE_ERROR: Final = {
     "responded": N_("The file was not removed: the dispute has been responded to or decided"),
 }
 EXPLANATION_ERROR: Final = {
-    "missing": N_("Add a file, or explain why the customer owes the money"),
+    "missing": N_("Explain why the customer owes the money, add a file or fill in a field"),
     "text": N_("Enter plain text of 1 to 5,000 characters"),
     "many": N_("There can be at most 100 notes: leave the explanation empty"),
 }

@@ -118,6 +118,7 @@ async def _render_dispute(
         evidence_fields=dispute_reasons.fields_for(dispute.reason),
         longest_fact=dispute_statement.LONGEST_FACT,
         has_evidence=_has_evidence(files, dispute_notes),
+        explanation_missing=EXPLANATION_ERROR["missing"],
         own_notes=sum(item.by_merchant for item in dispute_notes),
         responded_at=responded_at,
         is_unforwarded=responded_at is None,
