@@ -1,5 +1,7 @@
 """A person's own pages lead back to the merchants that the person works for."""
 
+import re
+
 from support.api_server import Shop
 from support.people import create_person
 
@@ -23,7 +25,16 @@ def test_the_security_page_of_a_member_keeps_the_merchants_search_and_time_zone(
     assert f'action="/dashboard/{shop.id}/search"' in page
     assert f"Times are in {zone}." in page
     assert " UTC" not in page
-    auditor = create_person(shop.api_server, None, staff_role="auditor").get("/security").text
-    assert 'class="search-box"' not in auditor
-    assert " UTC" in auditor
-    assert "Times are in" not in auditor
+
+
+def test_the_security_page_of_staff_keeps_the_header_and_the_counts_of_the_console(
+    shop: Shop,
+) -> None:
+    shop.open_dispute(shop.create_paid_order()["id"])
+    agent = create_person(shop.api_server, None, staff_role="admin")
+    page, home = (agent.get(path).text for path in ("/security", "/console/"))
+    assert 'action="/console/search"' in page
+    for part in (r'create-menu">.*?</details>', r'<span class="waiting.*?</span>'):
+        assert re.findall(part, page, re.DOTALL) == re.findall(part, home, re.DOTALL) != []
+    assert " UTC" in page
+    assert "Times are in" not in page

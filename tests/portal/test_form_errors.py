@@ -18,6 +18,12 @@ def test_a_single_error_at_its_field_needs_no_summary_and_has_the_focus() -> Non
     assert '<input class="x" id="b" autofocus name="b">' in form_errors.focus_first(FORM)
 
 
+def test_a_check_box_without_an_id_can_be_the_first_field() -> None:
+    form = f'<input type="hidden" name="a"><input type="checkbox" name="tick">{FORM}'
+    assert '<input autofocus type="checkbox" name="tick">' in form_errors.focus_first(form)
+    assert form_errors.focus_first(form).count("autofocus") == 1
+
+
 def test_the_first_of_several_fields_with_errors_has_the_focus() -> None:
     form = f'{FORM}<p id="c-error">Wrong</p><textarea id="c"></textarea>'
     form += '<fieldset id="d" tabindex="-1"><p id="d-error">Wrong</p></fieldset>'

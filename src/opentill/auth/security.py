@@ -32,6 +32,10 @@ async def _render(
         workplaces = await people.workplaces(tx, request.login)
     if len(workplaces) == 1 and request.login.staff_role is None:
         values["zone"] = await _enter_merchant(request, workplaces)
+    elif (
+        request.console_of_staff is not None and request.console_of_staff.count_waiting is not None
+    ):
+        request.waiting = await request.console_of_staff.count_waiting(request)
     return render.page(
         request,
         template,

@@ -64,6 +64,7 @@ async def _page(
         files = await disputes.list_evidence(tx, dispute)
         order = await orders.find(tx, merchant_id, dispute.order_id)
         unforwarded = await disputes.find_unforwarded(tx, merchant_id, [dispute])
+        sent_at = await _find_forwarding(tx, dispute)
         offers = [
             offer
             for offer in payment_actions.offer_decisions(dispute)
@@ -88,6 +89,7 @@ async def _page(
         files=files,
         decides=request.may("disputes.decide"),
         is_unforwarded=bool(unforwarded),
+        sent_at=None if unforwarded else sent_at,
         is_full=len(dispute_notes) >= MOST_NOTES,
         longest_note=LONGEST_NOTE,
         values={name: (values or {}).get(name, "") for name in _FIELDS},
@@ -99,6 +101,14 @@ async def _page(
         soon=SOON_MS,
         zone=ZONE,
     )
+
+
+async def _find_forwarding(tx: Tx, dispute: Dispute) -> int | None:
+    """Return when staff last forwarded a response to the bank (Unix ms), None if never."""
+    if dispute.responded_at is None:
+        return None
+    rows = await orders.history(tx, dispute.merchant_id, dispute.order_id)
+    return max(disputes.list_forwarding_times(dispute, rows), default=None)
 
 
 def _state_token(dispute: Dispute) -> str:

@@ -1,6 +1,6 @@
 """The list of disputes of all merchants, filtered by status and days; also as a file."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal
 
@@ -60,12 +60,22 @@ async def _read_page(
     return page, await merchants.names(tx, (dispute.merchant_id for dispute in page))
 
 
+async def _find_unforwarded(tx: Tx, rows: Sequence[Dispute]) -> frozenset[str]:
+    """Return the ids of those disputes whose response has not gone to the bank."""
+    unforwarded = frozenset[str]()
+    for merchant_id in {row.merchant_id for row in rows if row.response}:
+        own = [row for row in rows if row.merchant_id == merchant_id]
+        unforwarded |= await disputes.find_unforwarded(tx, merchant_id, own)
+    return unforwarded
+
+
 async def list_disputes(request: PageRequest) -> Response:
     """List disputes, newest first, or by deadline if the choice is SOON."""
     query, days, choice = _read_query(request)
     read = partial(_read_page, query=query, most=lists.SIZE + 1)
     page, names = await request.app.replica.read(read)
     rows = page[: lists.SIZE]
+    unforwarded = await request.app.replica.read(lambda tx: _find_unforwarded(tx, rows))
     customers = dict[tuple[str, str], OrderCustomer]()
     if request.may("customers.read"):
         places = [(row.merchant_id, row.order_id) for row in rows]
@@ -81,6 +91,7 @@ async def list_disputes(request: PageRequest) -> Response:
         rows=[(row, Money(row.amount_minor, row.currency)) for row in rows],
         names=names,
         customers=customers,
+        unforwarded=unforwarded,
         next=rows[-1].id if len(page) > lists.SIZE else None,
         newest=request.console("disputes") + filters.query_string(request),
         file=request.console("disputes.csv") + filters.query_string(request),

@@ -173,7 +173,7 @@ DIFFERENCE_ERROR: Final = {
 }
 DISPUTE_RESPONSE_TEXT: Final = {
     "ACCEPTED": N_("Accepted: the customer keeps the money"),
-    "CONTESTED": N_("Contested: submit the evidence to the bank"),
+    "CONTESTED": N_("Contested"),
 }
 DISPUTE_DECISION: Final = {
     "dispute-won": N_("Mark as won"),

@@ -318,6 +318,7 @@ def _offer_for_dispute(action: Action, dispute: Dispute) -> Offer:
         DISPUTE_LOST.name: (
             (N_("The merchant loses"), debit),
             (N_("Dispute fee"), Money(dispute.fee_minor, dispute.debit_currency)),
+            (N_("In total"), Money(debit.minor + dispute.fee_minor, dispute.debit_currency)),
         ),
         DISPUTE_RECOVERED.name: ((N_("Returns to the merchant’s balance"), debit),),
     }

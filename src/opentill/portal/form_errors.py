@@ -7,8 +7,9 @@ from typing import Final
 from markupsafe import Markup
 
 # The start of a control that a person fills in, up to its id.
-_CONTROL: Final = r'<(?:input|select|textarea)\b(?![^>]* type="hidden")[^>]*?'
-_ANY_CONTROL: Final = re.compile(rf'{_CONTROL} id="[^"]+"')
+_CONTROL_TAG: Final = r'<(?:input|select|textarea)\b(?![^>]* type="hidden")'
+_CONTROL: Final = rf"{_CONTROL_TAG}[^>]*?"
+_ANY_CONTROL: Final = re.compile(rf'{_CONTROL_TAG}(?:[^>]*? id="[^"]+")?')
 _GROUP: Final = r"<fieldset\b(?=[^>]* tabindex=)[^>]*?"  # of check boxes, which can have the focus
 
 

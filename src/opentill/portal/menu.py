@@ -96,8 +96,10 @@ def sections_of_account(request: PageRequest, workplaces: Sequence[Workplace]) -
 def creations(request: PageRequest) -> list[MenuItem]:
     """Return the links to the forms that create something and that the person may send."""
     portal = request.portal
-    if request.optional_access is None and not (portal.is_console and request.has_frame):
-        return []
+    if request.optional_access is None:
+        if request.console_of_staff is None:
+            return []
+        portal = request.console_of_staff
     home = portal.path.replace("{merchant:id}", request.merchant_id)
     return [
         MenuItem(each.name, f"{request.base}{home}{each.below}", is_current=False)

@@ -134,15 +134,17 @@ class PageRequest:
     @property
     def has_frame(self) -> bool:
         """Whether the person is known well enough to see the menu of the portal."""
-        if self.portal.is_console:
-            login = self._login
-            needs_factor = self.app.settings.livemode
-            return (
-                login is not None
-                and login.staff_role is not None
-                and (login.strong or not needs_factor)
-            )
-        return self._access is not None
+        return self.is_admitted_staff if self.portal.is_console else self._access is not None
+
+    @property
+    def is_admitted_staff(self) -> bool:
+        """Whether the person is staff, and has the second factor that the console requires."""
+        login, needs_factor = self._login, self.app.settings.livemode
+        return (
+            login is not None
+            and login.staff_role is not None
+            and (login.strong or not needs_factor)
+        )
 
     @property
     def optional_login(self) -> Login | None:
@@ -302,12 +304,20 @@ class PageRequest:
         return f"{path}?{encoded}" if encoded else path
 
     @property
+    def console_of_staff(self) -> Portal | None:
+        """The console, if its menu is around the page: on its pages, and on staff's own."""
+        console, _ = self.portal.neighbors or (None, None)
+        if self.portal.is_console:
+            console = self.portal
+        return console if self.is_admitted_staff else None
+
+    @property
     def search_path(self) -> str:
         """The path of the search in the header; "" if the page has none."""
         if self._access is not None:
             return self.link("search")
-        has_one = self.portal.is_console and self.portal.has_page("/search")
-        return self.console("search") if has_one and self._login is not None else ""
+        console = self.console_of_staff
+        return self.console("search") if console and console.has_page("/search") else ""
 
     @property
     def is_search(self) -> bool:
