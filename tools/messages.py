@@ -44,6 +44,7 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
 # Files that match the patterns of several areas, but belong to only one.
 _ONLY: Final = {
     "customer_templates.py": "customer",
+    "delivery_faults.py": "merchant",
     "dispute_reasons.py": "merchant",
     "refund_failures.py": "merchant",
 }

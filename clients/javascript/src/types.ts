@@ -893,6 +893,11 @@ export interface Attempt {
   answer: string;
   /** The error. Empty if there was none. */
   error: string;
+  /**
+   * Why your server did not take the event, as one word. Null if it did. A delivered attempt
+   * may have one too, if the response was a web page.
+   */
+  fault: "address_not_allowed" | "block_page" | "bom" | "certificate_expired" | "certificate_invalid" | "certificate_wrong_name" | "connection_reset" | "dns_missing" | "forbidden" | "html_page" | "login_page" | "no_success" | "not_found" | "not_http" | "other_status" | "redirect" | "refused" | "server_error" | "signature_refused" | "timeout" | "tls_failed" | "unreachable" | "wrong_host" | Later | null;
 }
 
 /** What to send again: one event, or all of a range. */

@@ -297,6 +297,7 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     request: str
     response: str = msgspec.field(name="answer")
     error: str
+    fault: str | None = None
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

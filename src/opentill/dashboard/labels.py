@@ -59,6 +59,8 @@ ATTEMPT_ERROR: Final = {
     client.REFUSED: N_("The server refused the connection."),
     client.CONNECT_TIMEOUT: N_("The server did not accept the connection in time."),
     client.NO_ROUTE: N_("The server could not be reached."),
+    client.EXPIRED_CERTIFICATE: N_("The server’s TLS certificate has expired."),
+    client.OTHER_NAME: N_("The server’s TLS certificate was issued for another name."),
     client.WRONG_CERTIFICATE: N_("The server’s TLS certificate is not valid for this address."),
     client.NO_TLS: N_("The TLS connection to the server failed."),
     client.RESPONSE_TIMEOUT: N_("The server did not respond in time."),

@@ -7,9 +7,9 @@ claims it under a lease, and unless it records a result before the lease ends, a
 import asyncio
 import time
 from collections import Counter
-from http import HTTPStatus
 from typing import Final
 
+import msgspec
 import structlog
 
 from opentill.context import App
@@ -20,6 +20,7 @@ from opentill.epay import credentials, notices, queries, refunding, replays, ser
 from opentill.epay.model import Notice
 from opentill.orders.statuses import PAID_STATUSES
 from opentill.outgoing.client import Forbidden, NoResponse, Response, Unreachable
+from opentill.outgoing.faults import Evidence, Fault, classify
 
 _log: Final = structlog.get_logger()
 TIMEOUT_S: Final = 5.0
@@ -36,6 +37,14 @@ _MAX_RESULT_LENGTH: Final = 200  # characters
 _MINUTE_MS: Final = 60_000
 # The waits before the second and each later try; if the last one fails, the notice has failed.
 WAITS_MS: Final = tuple(minutes * _MINUTE_MS for minutes in (1, 3, 20, 60, 120, 360, 1440))
+
+
+class NoticeAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a try: whether the shop acknowledged it, a short result, and the fault."""
+
+    is_acknowledged: bool
+    result: str
+    fault: Fault | None
 
 
 class Notifier:
@@ -114,27 +123,28 @@ class Notifier:
             async with self._db_slots:
                 await service.end_unpaid_sibling(app.db, order, unpaid_order, now)
         if order.status in PAID_STATUSES:
-            is_acknowledged, result = await _send_once(
-                app, notices.address(order.notify_url, params)
-            )
+            attempt = await send_once(app, notices.address(order.notify_url, params))
         else:
             # The order was refunded or disputed meanwhile, so the shop must not deliver.
-            is_acknowledged, result = False, f"not sent: the order is {order.status}"
+            attempt = NoticeAttempt(
+                is_acknowledged=False, result=f"not sent: the order is {order.status}", fault=None
+            )
         async with self._db_slots, app.db.connection() as tx:
-            if is_acknowledged:
+            if attempt.is_acknowledged:
                 await queries.RECORD_DELIVERY.run(
-                    tx, merchant_id=merchant_id, order_id=order_id, result=result, now=now
-                )
+                    tx, merchant_id=merchant_id, order_id=order_id, result=attempt.result,
+                    fault=attempt.fault, now=now,
+                )  # fmt: skip
                 return
             wait = WAITS_MS[notice.tries] if notice.tries < len(WAITS_MS) else None
             due_at = None if wait is None else now + wait
             await queries.RECORD_FAILURE.run(
-                tx, merchant_id=merchant_id, order_id=order_id, tries=notice.tries, result=result,
-                now=now, due_at=due_at,
+                tx, merchant_id=merchant_id, order_id=order_id, tries=notice.tries,
+                result=attempt.result, fault=attempt.fault, now=now, due_at=due_at,
             )  # fmt: skip
         _log.warning(
-            "notice not taken", order=notice.order_id, tries=notice.tries + 1, result=result,
-            last=due_at is None,
+            "notice not taken", order=notice.order_id, tries=notice.tries + 1,
+            result=attempt.result, fault=attempt.fault, last=due_at is None,
         )  # fmt: skip
 
     def _log_unsigned(self) -> None:
@@ -152,25 +162,29 @@ async def send_due(app: App, now: int) -> int:
     return claimed
 
 
-async def _send_once(app: App, address: str) -> tuple[bool, str]:
-    """Send a notice once; return whether it was acknowledged, and a short result."""
+async def send_once(app: App, address: str) -> NoticeAttempt:
+    """Send a notice once, and return what came of it."""
     try:
         response = await app.outgoing.send("GET", address, timeout_s=TIMEOUT_S)
     except Forbidden as error:
-        return False, _short(f"not sent: {error}")
+        evidence = Evidence.of_failure(str(error), "success", is_forbidden=True)
+        result = f"not sent: {error}"
     except Unreachable as error:
-        return False, _short(f"not reached: {error}")
+        evidence, result = Evidence.of_failure(str(error), "success"), f"not reached: {error}"
     except NoResponse as error:
-        return False, _short(f"no response: {error}")
-    is_acknowledged = acknowledged(response)
-    return is_acknowledged, f"HTTP {response.status}" + (
-        "" if is_acknowledged else ", without success"
+        evidence, result = Evidence.of_failure(str(error), "success"), f"no response: {error}"
+    else:
+        evidence = Evidence.of_response(response, "success")
+        ending = "" if evidence.is_accepted else ", without success"
+        result = f"HTTP {response.status}{ending}"
+    return NoticeAttempt(
+        is_acknowledged=evidence.is_accepted, result=_short(result), fault=classify(evidence)
     )
 
 
 def acknowledged(response: Response) -> bool:
     """Whether a response acknowledges the notice."""
-    return response.status == HTTPStatus.OK and b"success" in response.body.strip().lower()
+    return Evidence.of_response(response, "success").is_accepted
 
 
 def _short(text: str) -> str:

@@ -14,6 +14,7 @@ from opentill.core.payment_methods import Method
 from opentill.orders import Status
 from opentill.orders.model import order_id_of as order_id_of  # noqa: PLC0414 - the Epay name of an order is part of this interface
 from opentill.orders.model import trade_no as trade_no  # noqa: PLC0414 - the Epay name of an order is part of this interface
+from opentill.outgoing.faults import Fault
 
 # The supported types; "" lets the customer choose.
 Type = Literal["", "alipay", "wxpay", "creditcard", "crypto", "paynow", "bank"]
@@ -269,6 +270,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     due_at: int | None
     tries: int
     result: str = msgspec.field(name="answer")  # the result of the last try, such as "HTTP 200"
+    fault: Fault | None  # why the shop did not take it, or what is odd about its response
     created_at: int
     updated_at: int
 

@@ -319,8 +319,8 @@ CLAIM_NOTICES = Query(
     )
     update epay_notifications n set due_at = :lease_until from due
     where n.merchant_id = due.merchant_id and n.order_id = due.order_id
-    returning n.merchant_id, n.order_id, state, due_at, tries, answer as result, created_at,
-        updated_at
+    returning n.merchant_id, n.order_id, state, due_at, tries, answer as result, fault,
+        created_at, updated_at
     """,
 )
 # Record the result of a try. `:tries` is the number of earlier tries, so that two overlapping tries
@@ -328,13 +328,14 @@ CLAIM_NOTICES = Query(
 RECORD_DELIVERY = Command(
     """
     update epay_notifications set state = 'DELIVERED', due_at = null, tries = tries + 1,
-        answer = :result, updated_at = :now
+        answer = :result, fault = :fault, updated_at = :now
     where merchant_id = :merchant_id and order_id = :order_id and state = 'WAITING'
     """,
 )
 RECORD_FAILURE = Command(
     """
-    update epay_notifications set tries = tries + 1, answer = :result, updated_at = :now,
+    update epay_notifications set tries = tries + 1, answer = :result, fault = :fault,
+        updated_at = :now,
         due_at = :due_at::bigint,
         state = case when :due_at::bigint is null then 'FAILED' else 'WAITING' end
     where merchant_id = :merchant_id and order_id = :order_id and state = 'WAITING'
@@ -344,7 +345,8 @@ RECORD_FAILURE = Command(
 NOTICE = Query(
     Notice,
     """
-    select merchant_id, order_id, state, due_at, tries, answer as result, created_at, updated_at
+    select merchant_id, order_id, state, due_at, tries, answer as result, fault, created_at,
+        updated_at
     from epay_notifications where merchant_id = :merchant_id and order_id = :order_id
     """,
 )
@@ -354,13 +356,15 @@ RESEND = Query(
     update epay_notifications set state = 'WAITING', due_at = :now::bigint, tries = 0,
         updated_at = :now::bigint
     where merchant_id = :merchant_id and order_id = :order_id
-    returning merchant_id, order_id, state, due_at, tries, answer as result, created_at, updated_at
+    returning merchant_id, order_id, state, due_at, tries, answer as result, fault, created_at,
+        updated_at
     """,
 )
 NEWEST_NOTICES = Query(
     NoticeOfOrder,
     """
-    select merchant_id, order_id, state, due_at, tries, answer as result, created_at, updated_at,
+    select merchant_id, order_id, state, due_at, tries, answer as result, fault, created_at,
+        updated_at,
         (select out_trade_no from epay_orders e
             where e.merchant_id = :merchant_id and e.order_id = n.order_id) as out_trade_no
     from epay_notifications n
@@ -372,7 +376,8 @@ NEWEST_NOTICES = Query(
 FAILED_NOTICES = Query(
     Notice,
     """
-    select merchant_id, order_id, state, due_at, tries, answer as result, created_at, updated_at
+    select merchant_id, order_id, state, due_at, tries, answer as result, fault, created_at,
+        updated_at
     from epay_notifications where state = 'FAILED' and created_at >= :since
     order by created_at desc, order_id desc limit :limit
     """,

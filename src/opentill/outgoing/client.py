@@ -36,6 +36,8 @@ REFUSED: Final = "The server refused the connection."
 CONNECT_TIMEOUT: Final = "The server did not accept the connection in time."
 NO_ROUTE: Final = "The server could not be reached."
 WRONG_CERTIFICATE: Final = "The server’s TLS certificate is not valid for this address."
+EXPIRED_CERTIFICATE: Final = "The server’s TLS certificate has expired."
+OTHER_NAME: Final = "The server’s TLS certificate was issued for another name."
 NO_TLS: Final = "The TLS connection to the server failed."
 RESPONSE_TIMEOUT: Final = "The server did not respond in time."
 CLOSED: Final = "The server closed the connection before its response was complete."
@@ -295,7 +297,6 @@ def _response_of(response: aiohttp.ClientResponse, body: bytes, *, cut: bool) ->
 
 # The reasons by the kind of error; the first that matches counts.
 _REASONS: Final[tuple[tuple[tuple[type[Exception], ...], str], ...]] = (
-    ((aiohttp.ClientConnectorCertificateError,), WRONG_CERTIFICATE),
     ((ssl.SSLError, aiohttp.ClientSSLError), NO_TLS),
     ((aiohttp.ClientConnectorDNSError,), UNKNOWN_HOST),
     ((aiohttp.ClientConnectorError,), NO_ROUTE),
@@ -308,7 +309,20 @@ def _reason_of(error: Exception, *, sent: bool) -> str:
     """Return the sentence for a failure; ``sent``: data may have been sent before it."""
     if isinstance(error, TimeoutError):
         return RESPONSE_TIMEOUT if sent else CONNECT_TIMEOUT
-    if isinstance(getattr(error, "os_error", None), ConnectionRefusedError):
+    cause = getattr(error, "os_error", None)
+    if isinstance(cause, ConnectionRefusedError):
         return REFUSED
+    if isinstance(cause, ConnectionResetError):
+        return CLOSED
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return _reason_of_certificate(error.certificate_error)
     reasons = (reason for kinds, reason in _REASONS if isinstance(error, kinds))
     return next(reasons, CLOSED if sent else NO_ROUTE)
+
+
+# OpenSSL's codes of verification errors (``X509_V_ERR_…``).
+_CERTIFICATE_REASONS: Final = {10: EXPIRED_CERTIFICATE, 62: OTHER_NAME, 64: OTHER_NAME}
+
+
+def _reason_of_certificate(error: Exception) -> str:
+    return _CERTIFICATE_REASONS.get(getattr(error, "verify_code", 0), WRONG_CERTIFICATE)

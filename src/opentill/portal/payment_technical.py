@@ -10,6 +10,7 @@ import msgspec
 from markupsafe import Markup
 
 from opentill.ledger import MERCHANT_ACCOUNTS, Entry
+from opentill.outgoing.faults import Fault
 from opentill.portal.labels import SHOP_NOTICE, entry_name
 from opentill.portal.payment_details import Payment, amount_formatter
 from opentill.web.language import Localizer
@@ -65,6 +66,7 @@ class NoticeRow(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     sentence: Markup
     facts: tuple[Fact, ...]
+    fault: Fault | None
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,7 +218,9 @@ def notice_row(payment: Payment, localizer: Localizer, now: int) -> NoticeRow | 
         due = localizer.time_element(notice.due_at, payment.zone, now)
         facts.append((N_("Next attempt"), due))
     sentence = localizer.gettext(SHOP_NOTICE[notice.state])
-    return NoticeRow(at=notice.updated_at, sentence=sentence, facts=tuple(facts))
+    return NoticeRow(
+        at=notice.updated_at, sentence=sentence, facts=tuple(facts), fault=notice.fault
+    )
 
 
 def references(payment: Payment) -> list[Reference]:

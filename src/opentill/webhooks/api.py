@@ -224,6 +224,7 @@ _DELIVERY: Final[dict[str, Any]] = {
             "request": "POST https://shop.example.com/opentill\nwebhook-id: evt_…\n",
             "answer": "HTTP 500\ncontent-type: text/plain\n\nout of stock",
             "error": "",
+            "fault": "server_error",
         },
     ],
     "createdAt": 1736932500000,

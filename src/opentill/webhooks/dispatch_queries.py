@@ -119,9 +119,9 @@ RECORD = Command(
         select * from unnest(:merchant_id::text[], :endpoint_id::text[], :event_id::text[],
                 :number::int[], :step::int[], :status::text[], :try_at::bigint[], :at::bigint[],
                 :duration_ms::bigint[], :outcome::text[], :http_status::int[], :request::text[],
-                :response::text[], :error::text[])
+                :response::text[], :error::text[], :fault::text[])
             as r (merchant_id, endpoint_id, event_id, number, step, status, try_at, at, duration_ms,
-                outcome, http_status, request, response, error)
+                outcome, http_status, request, response, error, fault)
     ), moved as (
         update webhook_deliveries d set attempts = r.number,
             updated_at = greatest(d.updated_at, r.at),
@@ -137,9 +137,9 @@ RECORD = Command(
         returning d.merchant_id, d.endpoint_id, d.event_id
     )
     insert into delivery_attempts (merchant_id, endpoint_id, event_id, number, at, duration_ms,
-        outcome, http_status, request, answer, error)
+        outcome, http_status, request, answer, error, fault)
     select r.merchant_id, r.endpoint_id, r.event_id, r.number, r.at, r.duration_ms, r.outcome,
-        r.http_status, r.request, r.response, r.error
+        r.http_status, r.request, r.response, r.error, r.fault
     from result r join moved m on m.merchant_id = r.merchant_id
         and m.endpoint_id = r.endpoint_id and m.event_id = r.event_id
     """,

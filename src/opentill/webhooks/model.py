@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 import msgspec
 from msgspec import Meta
 
+from opentill.outgoing.faults import Fault
 from opentill.webhooks.event_types import SentType, Type
 
 Status = Literal["ENABLED", "DISABLED", "DELETED"]
@@ -114,6 +115,8 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
     request: str
     response: str  # status, headers and beginning of the body; "" if there was no response
     error: str
+    # Why the endpoint did not take the event; of a delivered one, what is odd about the response.
+    fault: Fault | None = None
 
     @property
     def key(self) -> Key:
@@ -206,6 +209,7 @@ class EventDelivery(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome | None
     http_status: int | None
     error: str | None
+    fault: Fault | None = None
 
     @property
     def state(self) -> DeliveryState:

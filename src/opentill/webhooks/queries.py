@@ -210,7 +210,7 @@ ATTEMPTS = Query(
     select a.* from unnest(:event_id::text[]) as d (event_id)
     cross join lateral (
         select merchant_id, endpoint_id, event_id, number, at, duration_ms, outcome, http_status,
-            request, answer as response, error
+            request, answer as response, error, fault
         from delivery_attempts
         where merchant_id = :merchant_id and endpoint_id = :endpoint_id and event_id = d.event_id
         order by number desc limit :kept
@@ -291,7 +291,7 @@ ATTEMPTS_OF_EVENT = Query(
     select a.* from webhook_endpoints w
     cross join lateral (
         select merchant_id, endpoint_id, event_id, number, at, duration_ms, outcome, http_status,
-            request, answer as response, error
+            request, answer as response, error, fault
         from delivery_attempts
         where merchant_id = :merchant_id and endpoint_id = w.id and event_id = :event_id
         order by number desc limit :kept
@@ -305,12 +305,12 @@ OF_EVENTS = Query(
     EventDelivery,
     """
     select d.event_id, d.endpoint_id, w.url, d.status, d.attempts, d.try_at, a.at, a.outcome,
-        a.http_status, a.error
+        a.http_status, a.error, a.fault
     from webhook_endpoints w
     join webhook_deliveries d on d.merchant_id = :merchant_id and d.endpoint_id = w.id
         and d.event_id = any (:event_ids::text[])
     left join lateral (
-        select at, outcome, http_status, error from delivery_attempts
+        select at, outcome, http_status, error, fault from delivery_attempts
         where merchant_id = :merchant_id and endpoint_id = d.endpoint_id
             and event_id = d.event_id
         order by number desc limit 1

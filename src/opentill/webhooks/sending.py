@@ -7,6 +7,7 @@ import structlog
 
 from opentill.core import tracing
 from opentill.db.clock import now_ms
+from opentill.outgoing import faults
 from opentill.outgoing.client import Forbidden, NoResponse, Outgoing, Response, Unreachable
 from opentill.webhooks import signing
 from opentill.webhooks.endpoint_secrets import signing_secrets
@@ -44,6 +45,11 @@ async def attempt(
     with tracing.span("webhook delivery", attributes) as span:
         span.set_attribute("opentill.attempt", due.attempts + 1)
         response, outcome, error = await _send(outgoing, due, headers, body, timeout_s)
+        evidence = (
+            faults.Evidence.of_failure(error, "2xx", is_forbidden=outcome == "forbidden")
+            if response is None
+            else faults.Evidence.of_response(response, "2xx")
+        )
         span.set_attribute("opentill.outcome", outcome)
     request = f"POST {due.url}\n" + "".join(f"{name}: {text}\n" for name, text in headers.items())
     return DeliveryAttempt(
@@ -58,6 +64,7 @@ async def attempt(
         request=_storable(request),
         response=_storable(_head(response) if response else ""),
         error=_storable(error),
+        fault=faults.classify(evidence),
     )
 
 

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from opentill.http import inputs
 from opentill.http.fields import CreatedAt, UpdatedAt, meaning
 from opentill.http.paging import Millis
+from opentill.outgoing.faults import Fault
 from opentill.webhooks.event_types import TYPES, SentType, Type
 from opentill.webhooks.model import (
     KEPT_ATTEMPTS,
@@ -163,6 +164,13 @@ class AttemptOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         msgspec.field(name="answer")
     )
     error: Annotated[str, Meta(description="The error. Empty if there was none.")]
+    fault: Annotated[
+        Fault | None,
+        Meta(
+            description="Why your server did not take the event, as one word. Null if it did. A "
+            "delivered attempt may have one too, if the response was a web page."
+        ),
+    ]
 
     @classmethod
     def from_attempt(cls, attempt: DeliveryAttempt) -> Self:
