@@ -15,7 +15,7 @@ from opentill.core.errors import Problem
 from opentill.core.ids import Prefix
 from opentill.epay import api as epay_api
 from opentill.epay import model as epay
-from opentill.gateways.registry import OPTIONS
+from opentill.gateways.options import OPTIONS
 from opentill.ledger.postings import POSTINGS
 from opentill.merchants.model import PREFIXES
 from opentill.orders.model import STATUSES

@@ -21,6 +21,7 @@ from opentill.deposits import jobs as deposit_jobs
 from opentill.gateways import Gateway, Gateways
 from opentill.gateways.conformance import Callback, Provider
 from opentill.gateways.deposits import takes_deposits
+from opentill.gateways.epay_v2 import client as epay_v2_client
 from opentill.gateways.epusdt import client as epusdt_client
 from opentill.gateways.model import fetches_keys, is_notified
 from opentill.orders import Order, PaymentAttempt
@@ -38,6 +39,7 @@ _SITES: Final[dict[str, tuple[str, Any]]] = {
     "paypal": ("paypal_shop", conforming.PayPalProvider),
     "epusdt": ("epusdt_shop", conforming.EpusdtProvider),
     "bepusdt": ("epusdt_shop", conforming.BepusdtProvider),
+    "epay_v2": ("epay_v2_shop", conforming.EpayV2Provider),
 }
 NAMES: Final = (*_SITES, "stripe", "epay", "evm")
 _RATES: Final = {"CNY": Decimal("0.14"), "EUR": Decimal("1.10")}  # to US dollars
@@ -88,6 +90,7 @@ def sites(
     monkeypatch.setattr(conforming, "TIMEOUT_S", 5.0)
     # Business time passes in these tests, but the adapter reads real time.
     monkeypatch.setattr(epusdt_client, "_LOST_MS", 0)
+    monkeypatch.setattr(epay_v2_client, "_LOST_MS", 0)
     with ExitStack() as stack:
         yield Sites(request, tmp_path_factory, stack)
 

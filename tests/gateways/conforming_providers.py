@@ -22,10 +22,11 @@ from opentill.gateways.evm.rpc import Node
 from opentill.gateways.model import Method
 from opentill.gateways.sandbox import SandboxGateway
 from opentill.outgoing.client import Outgoing, Policy
-from opentill.sandbox import evm
+from opentill.sandbox import epay_v2, evm
 from support import epay_gateway_server, stripe_server
 from support.alipay_shop import AlipayShop
 from support.epay_gateway_server import EpayServer
+from support.epay_v2_bank import EpayV2BankShop, stranger_public_key
 from support.epusdt_shop import EpusdtShop
 from support.ganache import XPUB
 from support.paypal_shop import PayPalShop
@@ -207,6 +208,42 @@ class BepusdtProvider(EpusdtProvider):
 
     fork = True
     repeats_payments = True
+
+
+class EpayV2Provider(WalletProvider):
+    """The bank as an Epay V2 server, which is not known to make a refund of one number once."""
+
+    method: ClassVar[Method] = "ALIPAY"
+    refunds_setting: ClassVar[str] = "once"
+    repeats_refunds = False
+
+    def __init__(self, shop: EpayV2BankShop) -> None:
+        """``shop`` is a shop at the bank."""
+        super().__init__(shop)
+        self.shop, self.secrets = shop, [shop.file(epay_v2.PRIVATE_KEY)]
+
+    def make_gateway(self, url: str, *, other_account: bool = False) -> Gateway:
+        """Return an adapter; another account is one of a server with another key."""
+        changes = {"refunds": self.refunds_setting}
+        if other_account:
+            changes["public_key"] = stranger_public_key()
+        return self.shop.gateway(bank_url=url, timeout_s=TIMEOUT_S, **changes)
+
+    def approve(self, attempt_id: str, page: str) -> None:
+        """Open the page, and approve on the phone."""
+        assert self.wallet.open(page).endswith(attempt_id)
+        self.wallet.decide(attempt_id)
+
+    def callbacks(self, attempt_id: str) -> Sequence[Callback]:
+        """Return the notification."""
+        return [Callback(fields=fields) for fields in self.shop.receiver.wait_for(attempt_id)]
+
+
+class RepeatingEpayV2Provider(EpayV2Provider):
+    """The same, as a server that is known to make a refund of one number once, as OpenTill does."""
+
+    refunds_setting = "repeat"
+    repeats_refunds = True
 
 
 class EvmProvider(Provider):

@@ -5,6 +5,7 @@ import pytest
 from gateways.several_gateways import deployment
 from gateways.stripe_gateways import stripe_bank, stripe_gateway
 from support.alipay_shop import alipay_bank, alipay_shop
+from support.epay_v2_bank import epay_v2_bank, epay_v2_shop
 from support.epusdt_shop import epusdt_bank, epusdt_shop
 from support.paypal_shop import paypal_bank, paypal_shop
 from support.sandbox_bank import receiver, shop, slow_bank_shop, slow_bank_url
@@ -31,6 +32,8 @@ __all__ = [
     "alipay_bank",
     "alipay_shop",
     "deployment",
+    "epay_v2_bank",
+    "epay_v2_shop",
     "epusdt_bank",
     "epusdt_shop",
     "hasty_wechat_pay_gateway",

@@ -25,7 +25,7 @@ FAULTS: Final[tuple[Fault | None, ...]] = (
 )  # fmt: skip
 # Currency → the providers that are tried with it. EVM tokens need no request to start a payment.
 GROUPS: Final = {
-    "CNY": ("alipay", "wechat_pay", "epay", "epusdt", "bepusdt", "sandbox"),
+    "CNY": ("alipay", "wechat_pay", "epay", "epay_v2", "epusdt", "bepusdt", "sandbox"),
     "EUR": ("stripe", "paypal", "sandbox"),
     "USD": ("evm", "sandbox"),
 }

@@ -1,16 +1,19 @@
 """Fixture: a server with several gateways, and the servers of their providers."""
 
 import asyncio
+import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import pytest
 
 from opentill.core.settings import Settings
-from opentill.sandbox import alipay, paypal, wechat_pay
+from opentill.sandbox import alipay, epay_v2, paypal, wechat_pay
 from support import epay_gateway_server, sandbox_bank
 from support.api_server import SECRETS, ApiServer, serving
 from support.databases import cloned_database
@@ -19,7 +22,8 @@ from support.ports import free_socket, url_of
 from support.stripe_server import KEY, SECRET, StripeServer
 
 NAMES: Final = (
-    "sandbox", "stripe", "epay", "alipay", "wechat_pay", "paypal", "epusdt", "evm", "manual",
+    "sandbox", "stripe", "epay", "epay_v2", "alipay", "wechat_pay", "paypal", "epusdt", "evm",
+    "manual",
 )  # fmt: skip
 EPUSDT_TOKEN: Final = "the-token-of-an-epusdt-server"
 
@@ -36,8 +40,10 @@ class GatewayDeployment:
         merchant: wechat_pay.Merchant,
         paypal_account: paypal.Account,
         paypal_url: str,
+        epay_account: epay_v2.Account,
     ) -> None:
         """Store the servers, which the fixture ``deployment`` starts, and providers' keys."""
+        self.epay_account = epay_account
         self.paypal_account, self.paypal_url = paypal_account, paypal_url
         self.api_server, self.stripe, self.epay = api_server, stripe, epay
         self.alipay_app, self.merchant = alipay_app, merchant
@@ -90,14 +96,28 @@ def deployment(
             assert merchant is not None
             assert account is not None
             options["paypal_url"] = url_of(sock)
+            folder = epay_v2.create(directory)
+            for file, name in ((epay_v2.PRIVATE_KEY, "private"), (epay_v2.PUBLIC_KEY, "public")):
+                options[f"epay_v2_{name}_key"] = (folder / file).read_text()
+            epay_account, epay_sock = epay_v2.load(directory), free_socket()
+            assert epay_account is not None
+            options["epay_v2_url"] = url_of(epay_sock)
             with (
                 sandbox_bank.serving(_certificate_server(account), sock),
+                sandbox_bank.serving(_order_server(epay_account), epay_sock),
                 serving(
                     settings, gateway_options={**settings.gateway_options, **options}
                 ) as api_server,
             ):
                 yield GatewayDeployment(
-                    api_server, stripe, epay, alipay_app, merchant, account, url_of(sock)
+                    api_server,
+                    stripe,
+                    epay,
+                    alipay_app,
+                    merchant,
+                    account,
+                    url_of(sock),
+                    epay_account,
                 )
                 api_server.check_books()
         finally:
@@ -116,6 +136,25 @@ def _certificate_server(account: paypal.Account) -> Any:
     return send_certificate
 
 
+def _order_server(account: epay_v2.Account) -> Any:
+    """Return an ASGI application that reports each order as paid, as an Epay V2 server does."""
+
+    async def report_order(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            fields = dict(parse_qsl((await receive())["body"].decode()))
+            assert account.is_signed(fields)
+            order: dict[str, str | int] = {
+                "code": 0, "trade_no": "T1", "out_trade_no": fields["out_trade_no"],
+                "pid": int(epay_v2.PID), "type": "alipay", "money": "9.99", "status": 1,
+                "timestamp": str(int(time.time())),
+            }  # fmt: skip
+            content = json.dumps({**order, "sign": account.sign(order)}).encode()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": content})
+
+    return report_order
+
+
 def _settings(url: str, directory: Path) -> Settings:
     secrets: dict[str, Any] = {**SECRETS}
     return Settings(
@@ -127,6 +166,7 @@ def _settings(url: str, directory: Path) -> Settings:
             "stripe_secret_key": KEY, "stripe_webhook_secret": SECRET,
             "epay_pid": epay_gateway_server.PID,
             "epay_key": epay_gateway_server.KEY, "epay_currency": "USD",
+            "epay_v2_pid": epay_v2.PID, "epay_v2_currency": "USD",
             "alipay_app_id": alipay.APP_ID,
             "wechat_pay_mchid": wechat_pay.MCHID, "wechat_pay_appid": wechat_pay.APPID,
             "wechat_pay_public_key_id": wechat_pay.PUBLIC_KEY_ID,

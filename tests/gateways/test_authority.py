@@ -25,13 +25,15 @@ from opentill.gateways import GatewayPaymentEvent, Method, PaymentOutcome
 from opentill.gateways.registry import BUILT_IN
 from opentill.orders import Order, PaymentAttempt
 from opentill.reconciliation.service import reconcile
-from opentill.sandbox import alipay, paypal, wechat_pay
+from opentill.sandbox import alipay, epay_v2, paypal, wechat_pay
 from opentill.sandbox.callbacks import sign
 from opentill.sandbox.epusdt import keys as epusdt_keys
 from support import epay_gateway_server, world
 from support.api_server import SECRETS
 
-REPORTERS: Final = ("sandbox", "stripe", "epay", "alipay", "wechat_pay", "paypal", "epusdt")
+REPORTERS: Final = (
+    "sandbox", "stripe", "epay", "epay_v2", "alipay", "wechat_pay", "paypal", "epusdt",
+)  # fmt: skip
 OWNERS: Final = NAMES
 METHOD: Final[Method] = "ALIPAY"
 
@@ -102,6 +104,16 @@ def create_epay_notification(epay: epay_gateway_server.EpayServer, number: str) 
         "pid": int(epay_gateway_server.PID), "name": "A mug", "money": "9.99", "status": 0,
     }  # fmt: skip
     return epay.pay(number)
+
+
+def create_epay_v2_notification(account: epay_v2.Account, number: str) -> dict[str, str]:
+    """Return an Epay V2 server's notification of a paid order."""
+    values = {
+        "pid": epay_v2.PID, "trade_no": "T1", "out_trade_no": number, "type": "alipay",
+        "name": "A mug", "money": "9.99", "trade_status": "TRADE_SUCCESS",
+        "timestamp": str(int(time.time())),
+    }  # fmt: skip
+    return {**values, "sign": account.sign(values), "sign_type": "RSA"}
 
 
 def create_alipay_notification(app: alipay.App, number: str) -> dict[str, str]:
@@ -213,12 +225,15 @@ class Reporter:
     def send_report(self, gateway: str, subject: Subject, report: Report) -> httpx2.Response | None:
         """Send a report as a gateway; return None if the gateway has no such report."""
         path = f"/gateways/{gateway}/callback"
-        if gateway == "epay":
+        if gateway in ("epay", "epay_v2"):
             if report != ("payment", "succeeded"):
                 return None
-            return self.api_server.http.get(
-                path, params=create_epay_notification(self.epay, subject.attempt.id)
+            notice = (
+                create_epay_notification(self.epay, subject.attempt.id)
+                if gateway == "epay"
+                else create_epay_v2_notification(self.deployment.epay_account, subject.attempt.id)
             )
+            return self.api_server.http.get(path, params=notice)
         if gateway == "alipay":  # it takes only yuan, so it cannot report these orders as paid
             if report != ("payment", "declined"):
                 return None
@@ -399,7 +414,8 @@ def test_only_the_gateway_of_a_payment_may_report_on_it(
 
 
 @pytest.mark.parametrize(
-    ("gateway", "content"), [("epusdt", b"ok"), ("epay", b"success"), ("stripe", b'{"code":0')]
+    ("gateway", "content"),
+    [("epusdt", b"ok"), ("epay", b"success"), ("epay_v2", b"success"), ("stripe", b'{"code":0')],
 )
 def test_each_provider_gets_the_response_that_it_expects(
     reporter: Reporter, gateway: str, content: bytes

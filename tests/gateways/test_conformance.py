@@ -7,9 +7,11 @@ import pytest
 from gateways.conforming_providers import (
     AlipayProvider,
     BepusdtProvider,
+    EpayV2Provider,
     EpusdtProvider,
     EvmProvider,
     PayPalProvider,
+    RepeatingEpayV2Provider,
     SandboxProvider,
     WeChatPayProvider,
     running_epay,
@@ -17,7 +19,9 @@ from gateways.conforming_providers import (
 )
 from opentill.gateways import registry
 from opentill.gateways.conformance import GatewayTests, Provider
+from opentill.gateways.conformance.refunds import RefundCases
 from support.alipay_shop import AlipayShop
+from support.epay_v2_bank import EpayV2BankShop
 from support.epusdt_shop import EpusdtShop
 from support.paypal_shop import PayPalShop
 from support.sandbox_bank import Shop
@@ -95,6 +99,24 @@ class TestBepusdt(GatewayTests):
     def provider(self, epusdt_shop: EpusdtShop) -> Provider:
         """The bank, in the dialect of the fork."""
         return BepusdtProvider(epusdt_shop)
+
+
+class TestEpayV2(GatewayTests):
+    """An Epay V2 server."""
+
+    @pytest.fixture
+    def provider(self, epay_v2_shop: EpayV2BankShop) -> Provider:
+        """The bank, in Epay V2's dialect."""
+        return EpayV2Provider(epay_v2_shop)
+
+
+class TestEpayV2Refunds(RefundCases):
+    """An Epay V2 server that is known to make a refund of one number once."""
+
+    @pytest.fixture
+    def provider(self, epay_v2_shop: EpayV2BankShop) -> Provider:
+        """The bank, in Epay V2's dialect."""
+        return RepeatingEpayV2Provider(epay_v2_shop)
 
 
 class TestEvm(GatewayTests):

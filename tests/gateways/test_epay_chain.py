@@ -1,4 +1,4 @@
-"""OpenTill's Epay gateway works with OpenTill's Epay API: a payment passes two servers.
+"""OpenTill's Epay gateways work with OpenTill's Epay APIs: a payment passes two servers.
 
 The upstream server uses the sandbox bank; the downstream server's gateway is the upstream server.
 """
@@ -54,7 +54,33 @@ def upstream(
         yield deployment
 
 
-@pytest.mark.parametrize("mode", ["mapi", pytest.param("submit", marks=pytest.mark.stress)])
+def _settings(upstream: Deployment, merchant_id: str, mode: str) -> dict[str, str]:
+    """Enable the merchant's Epay API, and return the settings of the downstream's gateway."""
+
+    def run(*words: str) -> dict[str, str]:
+        output: dict[str, str] = json.loads(upstream.run_checked("epay", *words, "--json"))
+        return output
+
+    credentials, version = run("enable", merchant_id), "EPAY"
+    settings = {
+        "URL": f"http://127.0.0.1:{upstream.port}/epay/",
+        "PID": str(credentials["pid"]),
+        "METHODS": "ALIPAY,CREDIT_CARD",
+    }
+    if mode == "v2":
+        version, pair = "EPAY_V2", run("key-pair", merchant_id)
+        run("versions", merchant_id, "v2")
+        settings |= {"PRIVATE_KEY": pair["privateKey"], "PUBLIC_KEY": pair["platformPublicKey"]}
+        settings["REFUNDS"] = "repeat"
+    else:
+        settings |= {"KEY": credentials["key"], "MODE": mode}
+    prefix = f"OPENTILL_GATEWAY_{version}_"
+    return {"OPENTILL_GATEWAYS": version.lower()} | {
+        prefix + name: value for name, value in settings.items()
+    }
+
+
+@pytest.mark.parametrize("mode", ["mapi", "v2", pytest.param("submit", marks=pytest.mark.stress)])
 def test_a_payment_and_its_refunds_are_booked_by_both_servers(
     fork_server: ForkServer,
     upstream: Deployment,
@@ -63,18 +89,12 @@ def test_a_payment_and_its_refunds_are_booked_by_both_servers(
     mode: str,
 ) -> None:
     upstream_merchant, upstream_key = create_merchant(upstream)
-    credentials = json.loads(upstream.run_checked("epay", "enable", upstream_merchant, "--json"))
     with (
         run_server(
             fork_server,
             tmp_path / "downstream",
             make_database(),
-            OPENTILL_GATEWAYS="epay",
-            OPENTILL_GATEWAY_EPAY_URL=f"http://127.0.0.1:{upstream.port}/epay/",
-            OPENTILL_GATEWAY_EPAY_PID=str(credentials["pid"]),
-            OPENTILL_GATEWAY_EPAY_KEY=credentials["key"],
-            OPENTILL_GATEWAY_EPAY_METHODS="ALIPAY,CREDIT_CARD",
-            OPENTILL_GATEWAY_EPAY_MODE=mode,
+            **_settings(upstream, upstream_merchant, mode),
         ) as downstream,
         create_client(upstream, upstream_key) as upstream_client,
     ):

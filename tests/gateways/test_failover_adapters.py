@@ -12,6 +12,7 @@ __all__ = ["db", "sites"]
 PAIRS = [
     Pair("CNY", "alipay", "wechat_pay"),
     Pair("CNY", "alipay", "epay"),  # both take the method ALIPAY
+    Pair("CNY", "epay_v2", "epay"),
     Pair("CNY", "epusdt", "bepusdt"),
     Pair("EUR", "stripe", "sandbox"),
     Pair("EUR", "paypal", "stripe"),

@@ -8,6 +8,7 @@ from gateways.adapter_stories import Sites, sites
 from gateways.failing_adapters import FAULTS, PAIRS, Pair, check, pay_with_faults
 from opentill.db.database import Db
 from support.alipay_shop import alipay_bank, alipay_shop
+from support.epay_v2_bank import epay_v2_bank, epay_v2_shop
 from support.epusdt_shop import epusdt_bank, epusdt_shop
 from support.paypal_shop import paypal_bank, paypal_shop
 from support.sandbox_bank import receiver, shop, slow_bank_shop, slow_bank_url
@@ -19,6 +20,8 @@ __all__ = [
     "alipay_bank",
     "alipay_shop",
     "db",
+    "epay_v2_bank",
+    "epay_v2_shop",
     "epusdt_bank",
     "epusdt_shop",
     "paypal_bank",

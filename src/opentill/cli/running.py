@@ -339,6 +339,20 @@ def paypal_settings(settings: Settings) -> list[str]:
     ]
 
 
+def epay_v2_settings(settings: Settings) -> list[str]:
+    """Create the keys of the bank's Epay V2 dialect, and return the settings of its shop."""
+    from opentill.sandbox import epay_v2
+
+    folder, prefix = epay_v2.create(settings.data_dir), "OPENTILL_GATEWAY_EPAY_V2_"
+    values = {
+        "URL": f"{settings.sandbox_public_url}{epay_v2.PATH}/",
+        "PID": epay_v2.PID,
+        "PRIVATE_KEY_FILE": str(folder / epay_v2.PRIVATE_KEY),
+        "PUBLIC_KEY_FILE": str(folder / epay_v2.PUBLIC_KEY),
+    }
+    return ["Epay V2's dialect:", *(f"{prefix}{name}={value}" for name, value in values.items())]
+
+
 def epusdt_settings(settings: Settings) -> list[str]:
     """Create the token of the bank's epusdt dialect, and return the settings of its shop."""
     from opentill.sandbox import epusdt

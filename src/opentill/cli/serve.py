@@ -51,6 +51,12 @@ def sandbox(
         bool,
         typer.Option("--alipay", help="Speak Alipay's dialect too; prints the gateway's settings."),
     ] = False,
+    epay_v2: Annotated[
+        bool,
+        typer.Option(
+            "--epay-v2", help="Speak Epay V2's dialect too; prints the gateway's settings."
+        ),
+    ] = False,
     epusdt: Annotated[
         bool,
         typer.Option("--epusdt", help="Speak epusdt's dialect too; prints the gateway's settings."),
@@ -75,6 +81,7 @@ def sandbox(
         PRIVATE,
         alipay_settings,
         bind_sandbox,
+        epay_v2_settings,
         epusdt_settings,
         evm_settings,
         lock_sandbox,
@@ -92,6 +99,8 @@ def sandbox(
     try:
         if alipay:
             lines += alipay_settings(settings)
+        if epay_v2:
+            lines += epay_v2_settings(settings)
         if epusdt:
             lines += epusdt_settings(settings)
         if evm:

@@ -4,7 +4,7 @@ from typing import cast
 
 from opentill.core import secretfiles
 from opentill.core.settings import GATEWAY_PREFIX, SETTINGS, Settings
-from opentill.gateways.registry import OPTIONS
+from opentill.gateways.options import OPTIONS
 
 
 def masked_rows(settings: Settings) -> list[tuple[str, str, str]]:

@@ -11,6 +11,7 @@ from opentill.core.settings import SANDBOX, Settings
 from opentill.gateways import registry
 from opentill.gateways.account import GatewayAccount
 from opentill.gateways.accounts import Problem
+from opentill.gateways.options import Option
 from opentill.portal.gateway_labels import CREDENTIAL, CREDENTIAL_HINT
 from opentill.portal.model import SECRET_PREFIX
 from opentill.web.translations import N_
@@ -88,7 +89,7 @@ def hints_of(account: GatewayAccount) -> list[tuple[str, str]]:
     ]
 
 
-def _field_id(option: registry.Option, gateway: str) -> str:
+def _field_id(option: Option, gateway: str) -> str:
     prefix = SECRET_PREFIX if option.secret else _PUBLIC_PREFIX
     return prefix + option.name.removeprefix(f"{gateway}_")
 

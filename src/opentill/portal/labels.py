@@ -272,6 +272,7 @@ GATEWAY_TITLE: Final = {
     "bank": N_("Bank"),
     "alipay": N_("Alipay"),
     "epay": NC_("gateway", "Epay"),
+    "epay_v2": NC_("gateway", "Epay V2"),
     "epusdt": NC_("gateway", "epusdt"),
     "evm": N_("USDT and USDC"),
     "paypal": NC_("gateway", "PayPal"),

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from opentill.sandbox import alipay, api, epusdt, evm, pages, paypal, wechat_pay
+from opentill.sandbox import alipay, api, epay_v2, epusdt, evm, pages, paypal, wechat_pay
 from opentill.sandbox.bank import Bank
 from opentill.sandbox.callbacks import RECEIVER, Dispatcher
 from opentill.sandbox.dialects import Dialect, Dialects
@@ -34,8 +34,9 @@ def create_app(
     """Return the bank as an ASGI application; it opens its storage when it is started.
 
     ``data_dir`` holds ``sandbox.sqlite3`` and is created if missing. If it has keys of
-    ``alipay.create``, ``wechat_pay.create``, ``paypal.create`` or ``epusdt.create``, the bank
-    speaks that dialect too; with the key of ``evm.create``, it is a node of a chain.
+    ``alipay.create``, ``wechat_pay.create``, ``paypal.create``, ``epusdt.create`` or
+    ``epay_v2.create``, the bank speaks that dialect too; with the key of ``evm.create``, it is a
+    node of a chain.
     ``secret`` is the bearer token of shops and signs callbacks. ``public_url`` is the bank's URL
     for customers. Only one process may serve a data directory. Raises ValueError if the secret is
     empty.
@@ -104,6 +105,8 @@ def _load_dialects(data_dir: Path, public_url: str) -> Dialects:
         dialects[paypal.PayPal.name] = paypal.PayPal(account, public_url)
     if (token := epusdt.load(data_dir)) is not None:
         dialects[epusdt.Epusdt.name] = epusdt.Epusdt(token, public_url)
+    if (epay_account := epay_v2.load(data_dir)) is not None:
+        dialects[epay_v2.EpayV2.name] = epay_v2.EpayV2(epay_account, public_url)
     return dialects
 
 

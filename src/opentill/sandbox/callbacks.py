@@ -207,7 +207,14 @@ class Dispatcher:
         headers, content = self._sign(callback, dialect)
         try:
             async with asyncio.timeout(self._timing.callback_timeout_s):
-                response = await self._client.post(callback.url, content=content, headers=headers)
+                if dialect is not None and dialect.callback_method == "GET":
+                    separator = "&" if "?" in callback.url else "?"
+                    url = f"{callback.url}{separator}{content.decode()}"
+                    response = await self._client.get(url, headers=headers)
+                else:
+                    response = await self._client.post(
+                        callback.url, content=content, headers=headers
+                    )
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
             _log.info("callback %s did not arrive: %s", callback.id, type(error).__name__)
             return False

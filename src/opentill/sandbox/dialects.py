@@ -23,6 +23,11 @@ class Dialect(Protocol):
         ...
 
     @property
+    def callback_method(self) -> str:
+        """GET: callbacks are query strings; POST: they have a body."""
+        ...
+
+    @property
     def routes(self) -> Sequence[Route]:
         """The paths of the API."""
         ...

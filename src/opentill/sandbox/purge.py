@@ -19,6 +19,7 @@ _DELETIONS: Final = (
     f"delete from alipay_trades where payment_id in ({_OLD})",  # noqa: S608 - interpolates constants of this program only
     f"delete from wechat_pay_orders where payment_id in ({_OLD})",  # noqa: S608 - interpolates constants of this program only
     f"delete from paypal_orders where payment_id in ({_OLD})",  # noqa: S608 - interpolates constants of this program only
+    f"delete from epay_v2_orders where payment_id in ({_OLD})",  # noqa: S608 - interpolates constants of this program only
     f"delete from epusdt_orders where payment_id in ({_OLD})",  # noqa: S608 - interpolates constants of this program only
     f"delete from disputes where payment_id in ({_OLD})",  # noqa: S608 - interpolates constants of this program only
     f"delete from payments where id in ({_OLD})",  # noqa: S608 - interpolates constants of this program only

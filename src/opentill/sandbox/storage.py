@@ -138,6 +138,15 @@ create table if not exists epusdt_orders (
     expires_at integer not null,
     canceled integer not null
 ) without rowid;
+create table if not exists epay_v2_orders (
+    payment_id text primary key references payments,
+    trade_no text not null unique,
+    type text not null,
+    name text not null,
+    notify_url text not null,
+    return_url text not null,
+    param text not null
+) without rowid;
 create table if not exists evm_marks (
     number integer primary key,
     count integer not null,

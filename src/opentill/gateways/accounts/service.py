@@ -50,7 +50,9 @@ MODE_UNKNOWN: Final = (
 )
 _LONGEST_REASON: Final = 200
 _PEM: Final = "-----BEGIN "  # only credentials in this form may have several lines
-_GATEWAYS: Final = "|".join(re.escape(name.upper()) for name in registry.BUILT_IN)
+# The longest first: EPAY_V2 begins like EPAY.
+_NAMES: Final = sorted(registry.BUILT_IN, key=len, reverse=True)
+_GATEWAYS: Final = "|".join(re.escape(name.upper()) for name in _NAMES)
 _VARIABLE: Final = re.compile(rf"OPENTILL_(?:GATEWAY_(?:{_GATEWAYS})|SANDBOX)_([A-Z0-9_]+)")
 # The statuses that each status may follow; RETIRED is for ever.
 _FROM: Final[Mapping[AccountStatus, tuple[AccountStatus, ...]]] = {

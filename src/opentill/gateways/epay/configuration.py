@@ -78,17 +78,25 @@ def _currency(text: str) -> str:
 
 
 def _methods(text: str) -> dict[Method, str]:
-    """Read ``ALIPAY,WECHAT_PAY=wxpay2``: methods, with the server's type if it differs."""
-    types: dict[Method, str] = {}
-    for part in text.split(","):
-        method, _, kind = part.strip().partition("=")
-        typed_method = cast("Method", method)
-        if method not in METHODS or typed_method in types:
-            break
-        types[typed_method] = kind or TYPES[typed_method]
-    if len(types) != text.count(",") + 1 or not all(map(_TYPE.fullmatch, types.values())):
+    types = read_types(text)
+    if types is None:
         expectation = (
             f"different ones of {', '.join(METHODS)} with commas between them, perhaps =type"
         )
         raise _invalid_setting("methods", expectation)
     return types
+
+
+def read_types(text: str) -> dict[Method, str] | None:
+    """Read ``ALIPAY,WECHAT_PAY=wxpay2``: methods, with the server's type if it differs.
+
+    Returns None for anything else.
+    """
+    types: dict[Method, str] = {}
+    for part in text.split(","):
+        method, _, kind = part.strip().partition("=")
+        typed_method = cast("Method", method)
+        if method not in METHODS or typed_method in types:
+            return None
+        types[typed_method] = kind or TYPES[typed_method]
+    return types if all(map(_TYPE.fullmatch, types.values())) else None

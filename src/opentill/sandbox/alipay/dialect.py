@@ -68,6 +68,7 @@ class Alipay:
     """The ``Dialect`` of Alipay."""
 
     name = trades.NAME
+    callback_method = "POST"
 
     def __init__(self, app: App) -> None:
         """``app`` has the keys of the application and of Alipay."""

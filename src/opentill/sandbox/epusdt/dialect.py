@@ -43,6 +43,7 @@ class Epusdt:
     """The ``Dialect`` of both servers."""
 
     name = orders.NAME
+    callback_method = "POST"
 
     def __init__(self, token: str, public_url: str) -> None:
         """``token`` signs requests and callbacks; ``public_url`` is the bank's for customers."""

@@ -86,6 +86,7 @@ class PayPal:
     """The ``Dialect`` of PayPal."""
 
     name = orders.NAME
+    callback_method = "POST"
 
     def __init__(self, account: Account, public_url: str) -> None:
         """``public_url`` is the bank's URL, without a trailing slash."""

@@ -70,6 +70,7 @@ class WeChatPay:
     """The ``Dialect`` of WeChat Pay."""
 
     name = orders.NAME
+    callback_method = "POST"
 
     def __init__(self, merchant: Merchant, public_url: str) -> None:
         """``public_url`` is the bank's URL for customers, without a trailing slash."""
