@@ -17,6 +17,7 @@ from opentill.portal.gateway_labels import CREDENTIAL
 from opentill.portal.labels import GATEWAY_TITLE
 from opentill.sandbox.alipay import keys
 from support.alipay_shop import AlipayShop
+from support.epay_v2_bank import EpayV2BankShop, stranger_public_key
 from support.people import PASSWORD, TESTER
 from support.sandbox_accounts import start_payment
 
@@ -155,6 +156,38 @@ def test_alipay_says_which_credential_it_refuses(
             rf'<p class="error" id="{name}-error">(.*?)</p>', refusal.text, re.DOTALL
         )
         assert reason in error
+
+
+def test_an_epay_v2_account_is_added_after_the_server_has_shown_it(
+    site: AccountsSite, epay_v2_shop: EpayV2BankShop
+) -> None:
+    """The check is signed by the pasted key, and its response is verified by the other one."""
+    page = site.admin.get(f"{ACCOUNTS}/new?gateway=epay_v2").text
+    for text in ("Your private key", "The platform’s public key", "Account number"):
+        assert text in page, text
+    private_key = epay_v2_shop.file("private_key.txt")
+    form = {
+        "gateway": "epay_v2", "label": "Upstream", "mode": "test", "suffix": "",
+        "credential_url": f"{epay_v2_shop.bank_url}/epay_v2/api/pay/create",
+        "credential_pid": "1001", "secret_private_key": private_key,
+        "secret_public_key": epay_v2_shop.file("platform_public_key.txt"),
+    }  # fmt: skip
+    for changes, field, status, reason in (
+        ({"secret_public_key": stranger_public_key()}, "secret_public_key", 409, "signature"),
+        ({"credential_pid": "1002"}, "credential_pid", 409, "RSA签名校验失败"),
+        ({"secret_public_key": private_key}, "secret_public_key", 400, "not a private one"),
+        ({"secret_private_key": "x"}, "secret_private_key", 400, "your private RSA key"),
+    ):
+        refusal = site.admin.post(f"{ACCOUNTS}/add", form | changes)
+        assert refusal.status_code == status, changes
+        pattern = rf'<p class="error" id="{field}-error">(.*?)</p>'
+        (error,) = re.findall(pattern, refusal.text, re.DOTALL)
+        assert reason in error
+        assert private_key[:40] not in refusal.text
+    path = site.admin.post(f"{ACCOUNTS}/add", form).headers["location"]
+    account = site.find(re.findall(r"gat_\w+", path)[0])
+    assert (account.gateway, account.label) == ("epay_v2", "Upstream")
+    assert private_key[:40] not in site.admin.get(path).text
 
 
 def test_a_key_is_accepted_as_files_and_terminals_wrap_it(

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from opentill.sandbox import alipay, epusdt, evm, paypal, wechat_pay
+from opentill.sandbox import alipay, epay_v2, epusdt, evm, paypal, wechat_pay
 from support.ports import free_socket
 from support.sandbox_bank import SECRET, running_bank
 
@@ -19,7 +19,7 @@ RECIPE = Path(__file__).parents[2] / "docs/recipes/emulate-providers.md"
 def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """A bank that speaks all dialects: its address and its folder."""
     folder = tmp_path_factory.mktemp("opentill-data")
-    for dialect in (alipay, wechat_pay, paypal, epusdt, evm):
+    for dialect in (alipay, wechat_pay, paypal, epusdt, epay_v2, evm):
         dialect.create(folder)
     sock: socket.socket = free_socket()
     with running_bank(folder, sock) as url:

@@ -110,6 +110,13 @@ async def test_only_pages_and_codes_are_shown(
     assert (form["method"], form["device"]) == (page, "mobile")
 
 
+async def test_a_page_without_a_number_is_not_shown(epay_v2_shop: EpayV2BankShop) -> None:
+    """Without the server's number, the attempt would be declined while the customer pays."""
+    reply = signed(epay_v2_shop, pay_type="jump", pay_info="https://pay.example/1")
+    outcome = await Till(epay_v2_shop, reply).gateway.pay(epay_v2_shop.request())
+    assert (outcome.status, outcome.action_url) == ("UNKNOWN", "")
+
+
 def unbelievable(shop: EpayV2BankShop, genuine: bytes) -> list[tuple[str, bytes]]:
     """Return replies like a genuine one, none of which counts."""
     values = json.loads(genuine)
