@@ -17,7 +17,7 @@ from opentill.core import encryption, log
 from opentill.core.errors import Unavailable
 from opentill.db.database import Tx
 from opentill.epay import credentials, notices, queries, refunding, replays, service
-from opentill.epay.model import Notice
+from opentill.epay.model import EarlyNotice, Notice
 from opentill.orders.statuses import PAID_STATUSES
 from opentill.outgoing.client import Forbidden, NoResponse, Response, Unreachable
 from opentill.outgoing.faults import Evidence, Fault, classify
@@ -33,6 +33,8 @@ _POLL_S: Final = 0.25  # interval between two queries for due notices
 _BATCH_S: Final = 0.05
 # At most this many database connections are used at once: requests need the rest of the pool.
 _MAX_CONNECTIONS: Final = 8
+# Faults of a shop that works, but refuses a notice; and none, if the notice could not be sent.
+_OF_ONE_NOTICE: Final = frozenset[Fault | None]({None, "bom", "no_success", "signature_refused"})
 _MAX_RESULT_LENGTH: Final = 200  # characters
 _MINUTE_MS: Final = 60_000
 # The waits before the second and each later try; if the last one fails, the notice has failed.
@@ -98,7 +100,9 @@ class Notifier:
     async def _process(self, notice: Notice, now: int) -> None:
         """Send a notice; after an error it is claimed again when its lease ends."""
         try:
-            await self._send(notice, now)
+            attempt = await self._send(notice, now)
+            if attempt is not None and attempt.is_acknowledged:
+                await self._send_waiting(notice, now)
         except Unavailable as error:
             _log.warning("notice waits for the database", reason=error.reason)
         except Exception:  # noqa: BLE001 - logged; the other notices go on
@@ -107,7 +111,26 @@ class Notifier:
             self._in_flight[notice.merchant_id] -= 1
             self._in_flight += Counter()  # adding a Counter removes zero counts
 
-    async def _send(self, notice: Notice, now: int) -> None:
+    async def _send_waiting(self, accepted: Notice, now: int) -> None:
+        """Send the notices that wait for the server that has just accepted one, in their order.
+
+        Ends with a failure of the server. A shop that refuses one notice may accept the others.
+        """
+        while True:
+            now = max(now, self._app.clock())
+            async with self._db_slots, self._app.db.connection() as tx:
+                notice = await queries.CLAIM_EARLY.first(
+                    tx, merchant_id=accepted.merchant_id, order_id=accepted.order_id, now=now,
+                    lease_until=now + _LEASE_MS,
+                )  # fmt: skip
+            if notice is None:
+                return
+            attempt = await self._send(notice, now)
+            if attempt is None or attempt.fault not in _OF_ONE_NOTICE:
+                return
+
+    async def _send(self, notice: Notice, now: int) -> NoticeAttempt | None:
+        """Send a notice and record what came of it; None if it could not be signed."""
         app, merchant_id, order_id = self._app, notice.merchant_id, notice.order_id
         try:
             async with self._db_slots, app.db.connection() as tx:
@@ -118,7 +141,7 @@ class Notifier:
         except encryption.WrongKey:
             # This is not counted as a try: the notice is sent once the right key is set again.
             self._log_unsigned()
-            return
+            return None
         for unpaid_order in unpaid_orders:
             async with self._db_slots:
                 await service.end_unpaid_sibling(app.db, order, unpaid_order, now)
@@ -135,7 +158,13 @@ class Notifier:
                     tx, merchant_id=merchant_id, order_id=order_id, result=attempt.result,
                     fault=attempt.fault, now=now,
                 )  # fmt: skip
-                return
+                return attempt
+            if isinstance(notice, EarlyNotice):
+                await queries.RECORD_EARLY_FAILURE.run(
+                    tx, merchant_id=merchant_id, order_id=order_id, tries=notice.tries,
+                    result=attempt.result, fault=attempt.fault, now=now, due_at=notice.due_before,
+                )  # fmt: skip
+                return attempt
             wait = WAITS_MS[notice.tries] if notice.tries < len(WAITS_MS) else None
             due_at = None if wait is None else now + wait
             await queries.RECORD_FAILURE.run(
@@ -146,6 +175,7 @@ class Notifier:
             "notice not taken", order=notice.order_id, tries=notice.tries + 1,
             result=attempt.result, fault=attempt.fault, last=due_at is None,
         )  # fmt: skip
+        return attempt
 
     def _log_unsigned(self) -> None:
         """Log the configuration error once a minute instead of for each notice."""

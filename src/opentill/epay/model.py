@@ -275,6 +275,12 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
 
 
+class EarlyNotice(Notice, frozen=True, kw_only=True):
+    """A notification that is sent before its time, and when its next try was due."""
+
+    due_before: int
+
+
 class NoticeOfOrder(Notice, frozen=True, kw_only=True):
     """A notification, with the shop's number of its order."""
 

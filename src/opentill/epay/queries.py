@@ -3,6 +3,7 @@
 from opentill.db.query import Command, Query, Value
 from opentill.epay.model import (
     Credentials,
+    EarlyNotice,
     EpayMerchant,
     EpayOrder,
     EpayProduct,
@@ -317,7 +318,7 @@ CLAIM_NOTICES = Query(
         ) chosen using (merchant_id, order_id)
         where n.due_at <= :now for update of n skip locked
     )
-    update epay_notifications n set due_at = :lease_until from due
+    update epay_notifications n set due_at = :lease_until, sending_until = :lease_until from due
     where n.merchant_id = due.merchant_id and n.order_id = due.order_id
     returning n.merchant_id, n.order_id, state, due_at, tries, answer as result, fault,
         created_at, updated_at
@@ -327,7 +328,8 @@ CLAIM_NOTICES = Query(
 # that fail are counted once.
 RECORD_DELIVERY = Command(
     """
-    update epay_notifications set state = 'DELIVERED', due_at = null, tries = tries + 1,
+    update epay_notifications set state = 'DELIVERED', due_at = null, sending_until = null,
+        tries = tries + 1,
         answer = :result, fault = :fault, updated_at = :now
     where merchant_id = :merchant_id and order_id = :order_id and state = 'WAITING'
     """,
@@ -336,8 +338,52 @@ RECORD_FAILURE = Command(
     """
     update epay_notifications set tries = tries + 1, answer = :result, fault = :fault,
         updated_at = :now,
-        due_at = :due_at::bigint,
+        due_at = :due_at::bigint, sending_until = null,
         state = case when :due_at::bigint is null then 'FAILED' else 'WAITING' end
+    where merchant_id = :merchant_id and order_id = :order_id and state = 'WAITING'
+        and tries = :tries
+    """,
+)
+# The server of a notification, in lower case. An address may have the order's number in its path.
+_SERVER = "lower(substring(e.notify_url from '^[^:]*://[^/?#]*'))"
+# The notifications of a merchant that wait for the server of `:order_id` after a failure, and that
+# no worker is sending, oldest first. Each is sent early once after each of its failures.
+_WAITING_FOR_SERVER = f"""
+    select near.order_id, near.due_at, near.created_at from (
+        select * from epay_notifications
+        where merchant_id = :merchant_id and due_at is not null order by due_at limit 1000
+    ) near
+    join epay_orders e on e.merchant_id = :merchant_id and e.order_id = near.order_id
+    where near.tries > 0 and near.sent_early_after is distinct from near.tries
+        and coalesce(near.sending_until, 0) <= :now::bigint and {_SERVER} = (
+            select {_SERVER} from epay_orders e
+            where e.merchant_id = :merchant_id and e.order_id = :order_id)
+    order by near.created_at, near.order_id limit 1
+"""  # noqa: S608 - interpolates constants of this program only
+# Claim the oldest notification that waits for a server, after that server has accepted another one.
+# No row is returned while another worker sends one in this way, so that they arrive in order.
+CLAIM_EARLY = Query(
+    EarlyNotice,
+    f"""
+    with next as ({_WAITING_FOR_SERVER})
+    update epay_notifications n set due_at = :lease_until::bigint, sending_until = :lease_until,
+        sent_early_after = tries
+    from next
+    where n.merchant_id = :merchant_id and n.order_id = next.order_id and n.state = 'WAITING'
+        and coalesce(n.sending_until, 0) <= :now::bigint and not exists (
+            select from epay_notifications other
+            where other.merchant_id = :merchant_id
+                and other.due_at between :now::bigint and :lease_until::bigint
+                and other.sent_early_after = other.tries and other.sending_until > :now::bigint)
+    returning n.merchant_id, n.order_id, state, n.due_at, tries, answer as result, fault,
+        n.created_at, updated_at, next.due_at as due_before
+    """,  # noqa: S608 - interpolates constants of this program only
+)
+# Record an early try that failed: it was one more than the schedule has, so its time stays.
+RECORD_EARLY_FAILURE = Command(
+    """
+    update epay_notifications set answer = :result, fault = :fault, updated_at = :now,
+        due_at = :due_at::bigint, sending_until = null
     where merchant_id = :merchant_id and order_id = :order_id and state = 'WAITING'
         and tries = :tries
     """,
@@ -354,6 +400,7 @@ RESEND = Query(
     Notice,
     """
     update epay_notifications set state = 'WAITING', due_at = :now::bigint, tries = 0,
+        sent_early_after = null, sending_until = null,
         updated_at = :now::bigint
     where merchant_id = :merchant_id and order_id = :order_id
     returning merchant_id, order_id, state, due_at, tries, answer as result, fault, created_at,

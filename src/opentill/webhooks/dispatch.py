@@ -173,7 +173,7 @@ class Dispatcher:
             finally:
                 lease.end(due)
                 self._sending -= 1
-            lease.adapt(attempt, time.monotonic())
+            lease.adapt(attempt, time.monotonic(), is_test=due.body is None)
             lease.unwritten.add(due.event_id)
             self._results.add(result_of(due, attempt, self._clock()))
             metrics.count_delivery(attempt.outcome, attempt.duration_ms / 1000)

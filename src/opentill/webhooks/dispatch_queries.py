@@ -165,6 +165,38 @@ SET_FAILING = Command(
     where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id
     """,
 )
+# Make the pending deliveries of endpoints that work again due before all that is due already, the
+# oldest `:limit` of each: each delivery once after each of its failures. The failure before is no
+# longer counted, so that another one does not shorten the schedule. Deliveries that are being sent
+# were due, and are not chosen.
+ADVANCE = Value(
+    int,
+    """
+    with chosen as (
+        select d.merchant_id, d.endpoint_id, d.event_id, due.first from unnest(
+            :merchant_id::text[], :endpoint_id::text[]) as lease (merchant_id, endpoint_id)
+        cross join lateral (
+            select least(:now::bigint, min(try_at) - 1) as first from webhook_deliveries
+            where merchant_id = lease.merchant_id and endpoint_id = lease.endpoint_id
+                and try_at is not null
+        ) due
+        cross join lateral (
+            select merchant_id, endpoint_id, event_id from webhook_deliveries
+            where merchant_id = lease.merchant_id and endpoint_id = lease.endpoint_id
+                and try_at > :now and step > 0 and sent_early_after is distinct from step
+            order by event_id limit :limit
+        ) d
+    ), advanced as (
+        update webhook_deliveries d set try_at = chosen.first, step = d.step - 1,
+            sent_early_after = d.step
+        from chosen
+        where d.merchant_id = chosen.merchant_id and d.endpoint_id = chosen.endpoint_id
+            and d.event_id = chosen.event_id and d.status = 'PENDING'
+        returning 1
+    )
+    select count(*) from advanced
+    """,
+)
 # For metrics: WAITING counts the pending deliveries, up to 10,000. OLDEST is the earliest due time
 # among enabled, healthy endpoints: deliveries to failing ones wait, however many workers run.
 WAITING = Value(

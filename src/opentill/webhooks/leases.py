@@ -14,6 +14,10 @@ _FAILURES_PAUSED: Final = 8  # from this many consecutive failures on, each caus
 # If an endpoint has been failing for this time when its lease is taken, the first failure causes
 # twice the shortest pause. After double that time, the pause is double as long, and so on.
 _SHORT_MS: Final = 800
+# After an outage of this time, deliveries are sent one at a time for a while, so that they arrive
+# in the order of their events. Then concurrency grows, so that a long backlog takes no hours.
+_OUTAGE_MS: Final = 5000
+_ORDERED_S: Final = 20.0
 _PAUSES_S: Final = (0.1, 30.0)  # the shortest and the longest pause; each one doubles the previous
 
 
@@ -46,6 +50,10 @@ class EndpointLease:
             failing_ms = max(0, now - row.failing_since)
             self.failures = _FAILURES_PAUSED - 1 + (failing_ms // _SHORT_MS).bit_length()
         self.paused_until = 0.0
+        # Whether an event was delivered after failures, so that pending deliveries are sent at once
+        # (``results``), and until when they are sent in order.
+        self.recovered = False
+        self.ordered_until = 0.0
         self.fetch_at = now_s
         self.idle_since = now_s
         self.slow = 0  # how many running attempts are slow
@@ -98,16 +106,32 @@ class EndpointLease:
             self.failures, self.failing_since, self.paused_until = 0, None, 0.0
             self.failing_written = None
 
+    def follow_advanced(self, *, has_more: bool) -> None:
+        """Fetch the deliveries that were advanced before those that were fetched already."""
+        self.recovered = has_more
+        self.queue.clear()
+        self.fetch_at = 0.0
+
     def pause(self, seconds: float) -> None:
         """Send nothing for a while, without counting failed attempts."""
         self.queue.clear()
         self.paused_until = time.monotonic() + seconds
 
-    def adapt(self, attempt: DeliveryAttempt, now_s: float) -> None:
-        """Adapt concurrency and pauses to the outcome of an attempt."""
+    def adapt(self, attempt: DeliveryAttempt, now_s: float, *, is_test: bool = False) -> None:
+        """Adapt concurrency and pauses to the outcome of an attempt.
+
+        A test that fails changes nothing: it was sent to find that out.
+        """
         if attempt.outcome == "delivered":
+            if self.failing_since is not None:
+                self.recovered = True
+                if attempt.at - self.failing_since >= _OUTAGE_MS:
+                    self.ordered_until = now_s + _ORDERED_S
             self.failures, self.failing_since = 0, None
-            self.concurrency = min(_MAX_CONCURRENCY, self.concurrency + 1)
+            is_ordered = now_s < self.ordered_until
+            self.concurrency = 1 if is_ordered else min(_MAX_CONCURRENCY, self.concurrency + 1)
+            return
+        if is_test:
             return
         self.failures += 1
         if self.failing_since is None:

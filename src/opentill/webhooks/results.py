@@ -13,6 +13,7 @@ from opentill.webhooks import dispatch_queries, queries, schedule
 from opentill.webhooks.leases import EndpointLease, key_columns
 from opentill.webhooks.model import KEPT_ATTEMPTS, DeliveryAttempt, DeliveryStatus, DueDelivery, Key
 
+_MAX_ADVANCED: Final = 1000  # at most this many deliveries of an endpoint are advanced at once
 _log: Final = structlog.get_logger()
 
 
@@ -59,18 +60,17 @@ class Results:
             return
         failing = [lease for lease in leases.values() if lease.changed]
         since = [lease.failing_since for lease in failing]
+        recovered = [lease for lease in leases.values() if lease.recovered]
 
-        async def work(tx: Tx) -> None:
-            await dispatch_queries.RECORD.run(tx, **_rows(results))
-            resent = [result for result in results if result.attempt.number > KEPT_ATTEMPTS]
-            if resent:
-                await dispatch_queries.FORGET_ATTEMPTS.run(
-                    tx, **_deliveries(resent), kept=KEPT_ATTEMPTS
-                )
+        async def work(tx: Tx) -> int:
+            await _record(tx, results)
             if failing:
                 await dispatch_queries.SET_FAILING.run(tx, **key_columns(failing), since=since)
+            return await self._advance(tx, recovered)
 
-        await self._db.run(work)
+        advanced = await self._db.run(work)
+        for lease in recovered:
+            lease.follow_advanced(has_more=advanced >= _MAX_ADVANCED)
         del self._unwritten[: len(results)]
         for lease, written in zip(failing, since, strict=True):
             lease.failing_written = written
@@ -82,6 +82,13 @@ class Results:
                 ids = {"merchant": attempt.merchant_id, "endpoint": attempt.endpoint_id}
                 _log.warning("webhook delivery failed", event_id=attempt.event_id, **ids)
         await self._disable(results, leases)
+
+    async def _advance(self, tx: Tx, recovered: list[EndpointLease]) -> int:
+        """Make the pending deliveries of endpoints that work again due; return the number."""
+        if not recovered:
+            return 0
+        keys, now = key_columns(recovered), self._clock()
+        return await dispatch_queries.ADVANCE.get(tx, **keys, now=now, limit=_MAX_ADVANCED) or 0
 
     async def _disable(self, results: list[Result], leases: Mapping[Key, EndpointLease]) -> None:
         """Disable the endpoints that responded 410 Gone or have failed for too long."""
@@ -99,6 +106,14 @@ class Results:
             now = self._clock()
             await self._db.run(lambda tx: _disable(tx, key, reason, attempted_at, now))  # noqa: B023 - awaited before the variables change
             leases[key].queue.clear()
+
+
+async def _record(tx: Tx, results: list[Result]) -> None:
+    """Write attempts and the deliveries that they change."""
+    await dispatch_queries.RECORD.run(tx, **_rows(results))
+    resent = [result for result in results if result.attempt.number > KEPT_ATTEMPTS]
+    if resent:
+        await dispatch_queries.FORGET_ATTEMPTS.run(tx, **_deliveries(resent), kept=KEPT_ATTEMPTS)
 
 
 async def _disable(tx: Tx, key: Key, reason: str, attempted_at: int, now: int) -> None:
