@@ -41,6 +41,7 @@ from support.pooler import POOLED
 from support.run_directory import MEMORY, has_room, run_directory
 from support.sandbox_bank import bank_url
 from support.transactions import (
+    close_kept_connections,
     db,
     module_database_url,
     rollback_connection,
@@ -53,6 +54,7 @@ __all__ = [
     "api_server",
     "bank_url",
     "clock",
+    "close_kept_connections",
     "db",
     "deployment",
     "fork_server",

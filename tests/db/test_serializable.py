@@ -51,7 +51,7 @@ async def test_concurrent_movements_succeed_when_serializable(db: Db, database_u
     await run_movements(db, database_url, seconds=1)
 
 
-def test_concurrent_requests_succeed_when_serializable(api_server: ApiServer) -> None:
+async def test_concurrent_requests_succeed_when_serializable(api_server: ApiServer) -> None:
     shop = api_server.create_shop()
     order = shop.create_paid_order(shop.create_product(price="5.00")["id"])
     with ThreadPoolExecutor(20) as threads:

@@ -82,7 +82,7 @@ async def approve(db: Db, shop: PayPalShop, gateway: PayPalGateway) -> Late:
     return Late(db, gateway, await db.read(lambda tx: orders.find_attempt(tx, *key)))
 
 
-def test_paypal_takes_the_money_itself(gateway: PayPalGateway) -> None:
+async def test_paypal_takes_the_money_itself(gateway: PayPalGateway) -> None:
     assert isinstance(gateway, Captures)
 
 

@@ -271,7 +271,7 @@ async def test_the_query_of_changed_lists_returns_each_merchant_once(tx: Tx) -> 
     assert await totals_queries.CHANGED.all(tx, after=max(ids), limit=100, most=1000) == []
 
 
-def test_a_paginator_refuses_the_counts_of_another_list(db: Db) -> None:
+async def test_a_paginator_refuses_the_counts_of_another_list(db: Db) -> None:
     counts = ListKey("mer_1", "orders")
     with pytest.raises(ValueError, match="does not count a list by status"):
         Paginator(db, queries.LISTS, "mer_1", {"status": "PAID"}, counts)

@@ -422,6 +422,7 @@ async def test_the_certificate_is_checked_against_the_name(
             with pytest.raises(Unreachable, match=WRONG_CERTIFICATE):
                 await outgoing.send("POST", f"https://shop.example:{server.port}/", timeout_s=10)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate_file))
+        monkeypatch.setattr("opentill.outgoing.client._tls_context", ssl.create_default_context)
         async with client(**names) as outgoing:
             url = f"https://shop.example:{server.port}/"
             assert (await outgoing.send("POST", url, timeout_s=10)).status == 200

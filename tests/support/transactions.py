@@ -113,12 +113,21 @@ async def _rolled_back(connection: asyncpg.Connection) -> AsyncIterator[Tx]:
         await transaction.rollback()
 
 
+@pytest.fixture(scope="session")
+async def close_kept_connections(databases: Databases) -> AsyncIterator[None]:
+    """Close the connections that outlive a test's ``db``."""
+    yield
+    await databases.close_idle()
+
+
 @pytest.fixture
-async def db(databases: Databases, database_url: str) -> AsyncIterator[Db]:
+async def db(
+    databases: Databases, database_url: str, close_kept_connections: None
+) -> AsyncIterator[Db]:
     """A database for one test, whose books are checked at the end."""
-    db = await Db.connect(database_url, 10, acquire_timeout_s=20)
+    db = await databases.open_pool(database_url)
     try:
         yield db
         await databases.assert_books(database_url)
     finally:
-        await db.close()
+        await databases.close_pool(database_url, db)

@@ -43,7 +43,10 @@ class Signer:
 
     def __init__(self, folder: Path, name: str) -> None:
         """Read the files of ``create``."""
-        key = load_pem_private_key((folder / f"{name}.key").read_bytes(), None)
+        # The bank wrote this key itself. To check that its primes are primes takes 30 ms.
+        key = load_pem_private_key(
+            (folder / f"{name}.key").read_bytes(), None, unsafe_skip_rsa_key_validation=True
+        )
         if not isinstance(key, rsa.RSAPrivateKey):
             msg = f"{folder} has no RSA key of {name}"
             raise TypeError(msg)
