@@ -32,7 +32,7 @@ from opentill.gateways.account import is_account_id
 from opentill.http import idempotency, ignored_log, refused
 from opentill.integrity import scheduler
 from opentill.list_counts import jobs as list_count_jobs
-from opentill.mail import Mailer
+from opentill.mail import Mailer, prepaid_mails
 from opentill.mail import jobs as mail_jobs
 from opentill.orders import jobs as order_jobs
 from opentill.orders.search import jobs as indexing
@@ -255,6 +255,7 @@ JOBS: Final = (
 MAIL_JOBS: Final = (
     Job("note_events_for_mail", 1.0, mail_jobs.read_events),
     Job("note_others_for_mail", 15.0, mail_jobs.queue_other_mails),
+    Job("note_prepaid_for_mail", 60.0, prepaid_mails.run),
 )
 
 

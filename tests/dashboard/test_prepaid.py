@@ -128,7 +128,14 @@ def test_the_home_page_says_when_the_prepaid_balance_is_used_up_or_low(
     page = owner.get(home).text
     assert used_up not in page
     assert low not in page
-    for _ in range(2):
+    top_up(shop, "topup", 4 * FEE)
+    for _ in range(4):
         pay_directly(shop)
-    top_up(shop, "topup", FEE // 4)
+    assert low not in owner.get(home).text  # two fees are left, three and a half days
+    pay_directly(shop)
+    assert low in owner.get(home).text
+    pay_directly(shop)
+    top_up(shop, "topup", FEE - 1)
+    assert used_up in owner.get(home).text  # what is left pays no fee
+    top_up(shop, "topup", 1)
     assert low in owner.get(home).text

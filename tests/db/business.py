@@ -323,6 +323,11 @@ class Business(OperatedBusiness):
         assert api_server.tx(lambda tx: mail.list_of_merchant(tx, self.id, limit=50))
         to = receipt.recipient
         assert api_server.tx(lambda tx: mail.list_of_merchant(tx, self.id, recipient=to, limit=50))
+        key = {"merchant_id": self.id, "currency": "USD"}
+        api_server.tx(lambda tx: mail_queries.OPEN_PREPAID_NOTICE.run(tx, **key))
+        api_server.tx(lambda tx: mail_queries.LOCK_PREPAID_NOTICE.one(tx, **key))
+        low = {"level": "LOW", "number": 1}
+        api_server.tx(lambda tx: mail_queries.SET_PREPAID_NOTICE.run(tx, **key, **low))
         letter = {"merchant_id": self.id, "number": 1, "event_id": "evt_1", "reason": "KeyError"}
         api_server.tx(lambda tx: mail_queries.STORE_DEAD_LETTER.run(tx, **letter, now=now))
         key = {"merchant_id": self.id, "number": 1}

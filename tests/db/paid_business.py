@@ -224,7 +224,11 @@ class PaidBusiness:
         api_server.run(figure_jobs.count_all(self.app.db))
         assert api_server.tx(lambda tx: ledger.list_newest_of_prepaid(tx, self.id, 5))
         assert api_server.tx(lambda tx: ledger.find_free_prepaid(tx, self.id, "USD"))
-        assert api_server.tx(lambda tx: ledger.sum_prepaid_fees(tx, self.id, "USD", 0))
+        state = api_server.tx(lambda tx: ledger.find_prepaid_state(tx, self.id, "USD", self.now))
+        assert state.fees_minor
+        assert api_server.tx(
+            lambda tx: ledger.find_highest_top_up(tx, self.id, "USD", 0, state.entries)
+        )
 
     def _confirm_batch(self) -> None:
         # No report is about this order, so it stays unpaid.

@@ -70,6 +70,7 @@ BOOKS: Final = {
     "figures": (),
     "awaited_figures": (),
     "direct_figures": (),
+    "prepaid_notices": (),
 }
 OTHER_CURRENCY: Final = "XTS"
 # Columns other than ids that must differ between two rows of a merchant.

@@ -256,6 +256,9 @@ CASES: Final = {
     "mail.queries.LOCK_HEAD": Case(
         "mail_heads", by_merchant, "number = number + 1", "number"
     ),
+    "mail.queries.LOCK_PREPAID_NOTICE": Case(
+        "prepaid_notices", by_balance, "number = number + 1", "number"
+    ),
     "deposits.queries.LOCK_DUE": Case(
         "deposit_sums", lambda row: {"address": row["address"]}, "received = received + 1",
         "received",
@@ -430,6 +433,7 @@ async def _fill_features(tx: Tx, merchant_id: str, order_id: str) -> None:
     )
     await merchants.create_key(tx, merchant_id, "production", world.NOW)
     await tx.execute("insert into mail_heads values ($1, 0, 0)", merchant_id)
+    await tx.execute("insert into prepaid_notices values ($1, 'USD', 'LOW', 0)", merchant_id)
     for status in ("WAITING", "SENDING"):
         await tx.execute(
             "insert into mails values ($1, $2, 'test', $2, 'a@example.com', null, 'en', '{}', null,"

@@ -71,6 +71,8 @@ CONTENT: Final[dict[str, dict[str, Any]]] = {
     "account_changed": ENTRY,
     "gateway_changed": ENTRY,
     "endpoint_changed": ENTRY,
+    "prepaid_low": {"merchant_id": "mer_1", "free": USD, "fees": USD, "at": NOW},
+    "prepaid_empty": {"merchant_id": "mer_1", "free": (-40, "USD"), "fees": USD, "at": NOW},
     "digest": {"merchant_id": "mer_1", "at": NOW, "days": [DAY]},
     "new_login": {"address": "192.0.2.1", "device": "Testfox", "at": NOW},
     "account_change": CHANGE,

@@ -106,6 +106,7 @@ TABLES: Final = {
     "payouts": Table("payouts", "merchant"),
     "person_links": Table("people", "shared", "found by a token; may be about the deployment"),
     "persons": Table("people", "shared", "may be members of several merchants"),
+    "prepaid_notices": Table("mail", "merchant"),
     "product_images": Table("products", "merchant"),
     "products": Table("products", "merchant"),
     "rate_days": Table("rates", "shared", "about the whole deployment"),

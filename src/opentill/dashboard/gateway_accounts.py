@@ -65,7 +65,8 @@ async def _read(request: PageRequest, only: str | None = None) -> Overview:
             day = await figures.sum_by_gateway(tx, until - DAY_MS, until, ids)
             last = await figures.list_last_payments(tx, until - _LAST_PAYMENT_MS, ids)
         currency = (await merchants.find(tx, merchant_id)).settlement_currency
-        is_funded = await ledger.find_free_prepaid(tx, merchant_id, currency) > 0
+        prepaid = await ledger.find_prepaid_state(tx, merchant_id, currency, now)
+        is_funded = prepaid.level != "EMPTY"
     rows: list[Row] = []
     for account in own:
         state: State = account_views.state_of(account, request.app.gateways)

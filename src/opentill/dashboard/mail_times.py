@@ -22,6 +22,8 @@ MAIL_WHEN: Final = {
     "endpoint_changed": N_("When somebody adds an endpoint or changes its address."),
     "account_changed": N_("When somebody changes the bank account for payouts."),
     "gateway_changed": N_("When somebody changes one of your own gateway accounts."),
+    "prepaid_low": N_("When your prepaid balance pays the fees of less than three days."),
+    "prepaid_empty": N_("When your prepaid balance is used up."),
     "digest": N_("Every morning, about the day before."),
     "invitation": N_("When you invite somebody to the team."),
     "reset": N_("When a member asks for a new password."),

@@ -20,6 +20,7 @@ from opentill.dashboard import movements, page_helpers
 from opentill.db.database import Tx
 from opentill.gateways.account import GatewayAccount
 from opentill.gateways.accounts.follower import load_changes
+from opentill.ledger import PrepaidLevel
 from opentill.portal import form_ids, render
 from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -28,13 +29,15 @@ from opentill.web.translations import N_
 
 _NEWEST: Final = 20
 _PATH: Final = f"{DASHBOARD_PATH}/balance/prepaid"
-_DAY_MS: Final = 86_400_000
-_PACE_DAYS: Final = 7  # fees of this time show how long the balance lasts
-_LOW_DAYS: Final = 3
 _REASON: Final = "on the page of the prepaid balance"  # in the audit log
 _AMOUNT_ERROR: Final = N_("Enter an amount above 0, such as 25.00 or 1,200.50")
 _TOO_MUCH: Final = N_("There is less than this in the available balance")
 
+_WARNING: Final[Mapping[PrepaidLevel, str | None]] = {
+    "ENOUGH": None,
+    "LOW": N_("The prepaid balance pays the fees of less than three days: top it up"),
+    "EMPTY": N_("The prepaid balance is used up: your own gateway accounts take no payments"),
+}
 # Whether payments can go to an account of the merchant.
 _STATE: Final = {
     "ACTIVE": N_("Takes payments"),
@@ -57,22 +60,13 @@ class OwnAccount(msgspec.Struct, frozen=True):
 
 
 async def find_warning(tx: Tx, request: PageRequest) -> str | None:
-    """Return why the prepaid balance must be topped up, None if it lasts or is not needed.
-
-    It lasts if it pays the fees of three days at the pace of the last week.
-    """
+    """Return why the prepaid balance must be topped up, None if it lasts or is not needed."""
     if not any(each.status == "ACTIVE" for each in page_helpers.own_accounts(request)):
         return None
     merchant_id = request.access.merchant_id
     currency = (await merchants.find(tx, merchant_id)).settlement_currency
-    free = await ledger.find_free_prepaid(tx, merchant_id, currency)
-    if free <= 0:
-        return N_("The prepaid balance is used up: your own gateway accounts take no payments")
-    since = request.now - _PACE_DAYS * _DAY_MS
-    spent = await ledger.sum_prepaid_fees(tx, merchant_id, currency, since)
-    if free * _PACE_DAYS < spent * _LOW_DAYS:
-        return N_("The prepaid balance pays the fees of less than three days: top it up")
-    return None
+    state = await ledger.find_prepaid_state(tx, merchant_id, currency, request.now)
+    return _WARNING[state.level]
 
 
 async def show(request: PageRequest) -> Response:
@@ -138,11 +132,13 @@ async def _page(
             with_customers=request.access.may("payments.read"),
         )
         warning = await find_warning(tx, request)
+        state = await ledger.find_prepaid_state(
+            tx, merchant_id, merchant.settlement_currency, request.now
+        )
 
     def write(minor: int) -> str:
         return localizer.amount(Money(minor, merchant.settlement_currency))
 
-    free = balance.free_prepaid if balance else 0
     return render.page(
         request,
         "prepaid.html",
@@ -151,11 +147,14 @@ async def _page(
         zone=page_helpers.zone_of(request),
         prepaid=write(balance.prepaid if balance else 0),
         reserved=write(balance.prepaid_reserved if balance else 0),
-        free=write(free),
+        free=write(state.free_minor),
         available=write(balance.available if balance else 0),
         warning=warning,
         accounts=[
-            OwnAccount(each, "UNFUNDED" if each.status == "ACTIVE" and free <= 0 else each.status)
+            OwnAccount(
+                each,
+                "UNFUNDED" if each.status == "ACTIVE" and state.level == "EMPTY" else each.status,
+            )
             for each in page_helpers.own_accounts(request)
         ],
         rows=rows,

@@ -32,10 +32,12 @@ from opentill.ledger.postings import (
     Cause,
     Type,
 )
+from opentill.ledger.prepaid import LEVELS as PREPAID_LEVELS
+from opentill.ledger.prepaid import PrepaidLevel, PrepaidState, find_highest_top_up
 from opentill.ledger.prepaid import find_free as find_free_prepaid
+from opentill.ledger.prepaid import find_state as find_prepaid_state
 from opentill.ledger.prepaid import list_newest as list_newest_of_prepaid
 from opentill.ledger.prepaid import release as release_prepaid
-from opentill.ledger.prepaid import sum_fees as sum_prepaid_fees
 from opentill.ledger.queries import rule_sql
 from opentill.ledger.service import (
     count_entries,
@@ -61,6 +63,7 @@ __all__ = [
     "MAX_SUMMED",
     "MERCHANT_ACCOUNTS",
     "POSTINGS",
+    "PREPAID_LEVELS",
     "STATEMENT_COLUMNS",
     "TRANSFERS",
     "TYPES",
@@ -72,6 +75,8 @@ __all__ = [
     "EntryRange",
     "Held",
     "Movement",
+    "PrepaidLevel",
+    "PrepaidState",
     "RowCounts",
     "StatementError",
     "TrialBalance",
@@ -86,6 +91,8 @@ __all__ = [
     "find_balances",
     "find_entries",
     "find_free_prepaid",
+    "find_highest_top_up",
+    "find_prepaid_state",
     "find_ranges",
     "general_ledger_file",
     "list_checks",
@@ -103,7 +110,6 @@ __all__ = [
     "rule_sql",
     "rules",
     "statement_file",
-    "sum_prepaid_fees",
     "summarize_passes",
     "sums_by_type",
     "trial_balance",

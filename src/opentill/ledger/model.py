@@ -108,6 +108,15 @@ class Balance(Accounts, frozen=True, kw_only=True):
         return self.prepaid - self.prepaid_reserved
 
 
+class PrepaidFees(msgspec.Struct, frozen=True):
+    """A sum of fees of a prepaid balance, and the smallest of them; ``first_at`` is the oldest."""
+
+    fees_minor: int
+    smallest_minor: int
+    number: int
+    first_at: int
+
+
 class TrialBalance(Accounts, frozen=True, kw_only=True):
     """The sum of each account in one currency over ``merchants`` balances; they add up to zero."""
 

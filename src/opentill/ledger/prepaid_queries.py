@@ -1,7 +1,7 @@
 """SQL about prepaid balances. The index of their entries is `entries_newest_of_prepaid`."""
 
 from opentill.db.query import Command, Query, Value
-from opentill.ledger.model import Entry
+from opentill.ledger.model import Entry, PrepaidFees
 
 FREE = Value(
     int,
@@ -24,15 +24,29 @@ NEWEST = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# The fees among the newest entries of a prepaid balance, less those that were given back.
-FEES = Value(
-    int,
+# The fees among the newest entries of a prepaid balance, less those that were given back, and the
+# smallest of them. `first_at` is the time of the oldest of `number` summed entries.
+FEES = Query(
+    PrepaidFees,
     """
-    select coalesce(-sum(shown_minor), 0)::bigint from (
-        select shown_minor from entries
+    select coalesce(-sum(shown_minor), 0)::bigint as fees_minor,
+        coalesce(min(-shown_minor) filter (where shown_minor < 0), 0) as smallest_minor,
+        count(*) as number, coalesce(min(created_at), 0) as first_at
+    from (
+        select shown_minor, created_at from entries
         where merchant_id = :merchant_id and (from_account = 'prepaid' or to_account = 'prepaid')
             and currency = :currency and type = 'FEE' and created_at >= :since
         order by created_at desc, id desc limit :limit
     ) fees
+    """,
+)
+# The highest prepaid balance right after a top-up, among entries of a range of numbers.
+HIGHEST_TOP_UP = Value(
+    int,
+    """
+    select max(prepaid_after) from entries
+    where merchant_id = :merchant_id and currency = :currency
+        and number > :after and number <= :last
+        and to_account = 'prepaid' and from_account <> 'platform'
     """,
 )

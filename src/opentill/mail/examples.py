@@ -28,6 +28,7 @@ from opentill.mail.model import (
     RefundContent,
     RefundReportContent,
 )
+from opentill.mail.prepaid_model import PrepaidContent
 from opentill.mail.topics import TOPICS, Topic
 from opentill.merchants import Merchant
 
@@ -160,6 +161,9 @@ def _about_money(merchant: Merchant, now: int) -> _Contents:
         at=now,
     )
     nothing = _units(merchant, 0)
+    prepaid = PrepaidContent(
+        merchant_id=merchant.id, free=_units(merchant, 20), fees=_units(merchant, 52), at=now
+    )
     return {
         "refund_refused": refund,
         "refund_reversed": refund,
@@ -180,6 +184,8 @@ def _about_money(merchant: Merchant, now: int) -> _Contents:
         ),
         "payout_paid": payout,
         "payout_failed": msgspec.structs.replace(payout, reference="", reason="account closed"),
+        "prepaid_low": prepaid,
+        "prepaid_empty": msgspec.structs.replace(prepaid, free=nothing),
         "digest": DigestContent(
             merchant_id=merchant.id,
             at=now - DAY_MS,

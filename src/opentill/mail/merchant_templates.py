@@ -18,6 +18,7 @@ from opentill.mail.model import (
     PayoutContent,
     RefundReportContent,
 )
+from opentill.mail.prepaid_model import PrepaidContent
 from opentill.web import dispute_reasons, refund_failures
 from opentill.web.translations import N_, NC_
 
@@ -248,6 +249,36 @@ def audit_entry(
                 (_("Date"), context.when(content.at)),
             ],
             action=(_(label), context.url(f"/dashboard/{content.merchant_id}/{page}")),
+        )
+
+    return template
+
+
+def prepaid(subject: str, text: str) -> _Template[PrepaidContent]:
+    """Return the template of a prepaid balance that must be topped up."""
+
+    def template(content: PrepaidContent, context: MessageContext) -> Message:
+        _, left = context.gettext, context.amount(content.free)
+        return Message(
+            subject=_(subject, shop=context.shop),
+            paragraphs=[
+                _(text, shop=context.shop),
+                _(
+                    "Send a bank transfer to the operator of this service, who adds it to this "
+                    "balance. Or move money from your available balance on the page of the prepaid "
+                    "balance."
+                ),
+            ],
+            figure=left,
+            facts=[
+                (_("Left for new payments"), left),
+                (_("Fees of the last 7 days"), context.amount(content.fees)),
+                (_("Date"), context.when(content.at)),
+            ],
+            action=(
+                _("View prepaid balance"),
+                context.url(f"/dashboard/{content.merchant_id}/balance/prepaid"),
+            ),
         )
 
     return template

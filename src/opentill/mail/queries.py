@@ -15,6 +15,7 @@ from opentill.mail.model import (
     StaffRecipient,
     UnreadMerchant,
 )
+from opentill.mail.prepaid_model import PrepaidNotice
 
 # ── the outbox ─────────────────────────────────────────────────────────────────────────────────
 
@@ -373,6 +374,29 @@ OUTAGES = Query(
     select gateway, count(*) as payments, min(created_at) as since from payment_attempts
     where check_at is not null and status = 'SUBMITTED' and created_at < :before
     group by gateway having count(*) >= :least order by gateway
+    """,
+)
+
+# ── prepaid balances ───────────────────────────────────────────────────────────────────────────
+
+OPEN_PREPAID_NOTICE = Command(
+    """
+    insert into prepaid_notices (merchant_id, currency, level, number)
+    values (:merchant_id, :currency, 'ENOUGH', 0)
+    on conflict (merchant_id, currency) do nothing
+    """,
+)
+LOCK_PREPAID_NOTICE = Query(
+    PrepaidNotice,
+    """
+    select * from prepaid_notices where merchant_id = :merchant_id and currency = :currency
+    for update
+    """,
+)
+SET_PREPAID_NOTICE = Command(
+    """
+    update prepaid_notices set level = :level, number = :number
+    where merchant_id = :merchant_id and currency = :currency
     """,
 )
 

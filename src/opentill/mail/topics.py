@@ -27,6 +27,7 @@ from opentill.mail import (
 )
 from opentill.mail.digest_model import DigestContent
 from opentill.mail.model import NO_MERCHANT, Message, MessageContext, NewMail, Preferences
+from opentill.mail.prepaid_model import PrepaidContent
 from opentill.merchants import Actor
 from opentill.people import STAFF_ROLES, MerchantRole, Permission, StaffRole, staff_may
 from opentill.web.language import supported
@@ -222,6 +223,31 @@ TOPICS: Final = (
             N_("View gateway accounts"),
             "settings/gateway-accounts",
             N_("Gateway account"),
+        ),
+        ("owner", "finance"),
+    ),
+    Topic(
+        "prepaid_low",
+        PrepaidContent,
+        merchant_templates.prepaid(
+            N_("Prepaid balance of {shop} is low"),
+            N_(
+                "The prepaid balance of {shop} pays the fees of less than three days, at the pace "
+                "of the last week. When it is used up, customers are not offered your own gateway "
+                "accounts."
+            ),
+        ),
+        ("owner", "finance"),
+    ),
+    Topic(
+        "prepaid_empty",
+        PrepaidContent,
+        merchant_templates.prepaid(
+            N_("Prepaid balance of {shop} is used up"),
+            N_(
+                "The prepaid balance of {shop} no longer pays the fees of payments, so customers "
+                "are not offered your own gateway accounts. Top up the balance to offer them again."
+            ),
         ),
         ("owner", "finance"),
     ),

@@ -430,6 +430,8 @@ MAIL_TOPIC: Final = {
     "gateway_changed": N_("Gateway account changed"),
     "endpoint_changed": N_("Webhook URL changed"),
     "account_changed": N_("Bank account changed"),
+    "prepaid_low": N_("Prepaid balance low"),
+    "prepaid_empty": N_("Prepaid balance used up"),
     "digest": N_("Daily digest"),
     "invitation": N_("Invitation"),
     "reset": N_("Password reset"),

@@ -16,6 +16,7 @@ from opentill.gateways.accounts.lookup import (
     list_accounts,
     list_broken,
     list_names,
+    list_owners,
     list_stored,
     with_self_reporting,
 )
@@ -91,6 +92,7 @@ __all__ = [
     "list_broken",
     "list_names",
     "list_own",
+    "list_owners",
     "list_paused",
     "list_stored",
     "load_changes",

@@ -69,6 +69,12 @@ async def list_accounts(tx: Tx) -> list[GatewayAccount]:
     return await queries.LIST.all(tx)
 
 
+async def list_owners(tx: Tx) -> list[str]:
+    """Return the ids of merchants with active accounts of their own."""
+    active = [account for account in await list_accounts(tx) if account.status == "ACTIVE"]
+    return sorted({account.merchant_id for account in active if account.merchant_id is not None})
+
+
 async def list_names(tx: Tx) -> dict[str, str]:
     """Return how reports name each account in the database, by id."""
     return {account.id: account.name for account in await list_accounts(tx)}
