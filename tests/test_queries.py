@@ -28,6 +28,7 @@ OTHER_MODULES: Final = {
     "opentill.cli.doctor_queries": "catalogues of PostgreSQL, which belong to no feature",
     "opentill.figures.awaited_queries": "money that becomes available later",
     "opentill.figures.attempt_queries": "figures that are counted from attempts",
+    "opentill.figures.direct_refund_queries": "refunds of direct payments, summed when read",
     "opentill.figures.payout_queries": "what a payout contains",
     "opentill.figures.brand_queries": "payments and disputes by month and card brand",
     "opentill.figures.gateway_queries": "figures by gateway, over all merchants",
@@ -199,6 +200,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         " PRUNE_SIGNATURES"
         " SKIP_NOTICES",
         "figures.brand_queries": "CLEAR DIFFER DISPUTES_OF_ALL LOCK PAYMENTS_OF_ALL RECOUNT",
+        "figures.direct_refund_queries": "OF_ALL",
         "figures.gateway_queries": "DIFFER RECOUNT",
         "figures.queries": "PAID_BY_MERCHANT WAITING",
         "gateways.accounts.queries": "FREE_PREPAID",

@@ -254,7 +254,7 @@ async def _queue_readings(tx: Tx, now: int) -> list[Reading]:
 
 async def _money_readings(tx: Tx) -> list[Reading]:
     """Read the sums of money by currency; 0 for a settlement currency without payments."""
-    currency_sums = await figures.sum_range(tx, None, 0, _EVER)
+    currency_sums = await figures.sum_counted(tx, None, 0, _EVER)
     paid = {sums.currency for sums in currency_sums}
     unpaid = sorted(set(await merchants.settlement_currencies(tx)) - paid)
     currency_sums += [figures.CurrencySums(currency=currency) for currency in unpaid]

@@ -41,7 +41,7 @@ def test_figures_of_a_month_are_the_sums_of_its_days(opentill: Commands, shops: 
     assert row == {
         "currency": "USD", "payments": 2, "paid": "19.98", "refunds": 0, "refunded": "0.00",
         "disputes": 0, "disputed": "0.00", "fees": "0.80",
-        "directPayments": 0, "paidDirectly": "0.00",
+        "directPayments": 0, "paidDirectly": "0.00", "directRefunds": 0, "refundedDirectly": "0.00",
     }  # fmt: skip
     (totals,) = opentill.json("figures", "show", shops[1])
     assert totals["fees"] == "0.40"

@@ -83,6 +83,8 @@ EXPLAINED: Final = frozenset(
         # commands run these: tests/cli/test_accounting.py
         "ledger.queries": "OVERDUE TRIAL_BALANCE",
         "figures.queries ": "PAID_BY_MERCHANT RANGE_SUMS",
+        # no direct payment is refunded here: tests/figures/test_direct_payments.py
+        "figures.direct_refund_queries": "OF_MERCHANT OF_ALL",
         # staff run these: tests/console
         "figures.brand_queries": "DIFFER RECOUNT DISPUTES_OF_ALL PAYMENTS_OF_ALL",
         "figures.gateway_queries": "DIFFER RECOUNT",

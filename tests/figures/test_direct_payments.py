@@ -1,27 +1,35 @@
 """Payments to merchants' own accounts are figures of their own, and count for their gateways."""
 
+from decimal import Decimal
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from figures.busy_month import count_figures
-from opentill import figures, ledger, orders
+from opentill import figures, ledger, orders, rates, refunds
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx
 from opentill.figures import gateway_queries, jobs
 from opentill.figures.dispute_rates import month_of
 from opentill.figures.model import quarter
+from opentill.gateways import RefundOutcome
+from opentill.gateways.model import GatewayRefundEvent
 from opentill.list_counts import FOREVER
 from opentill.orders import Order
+from opentill.refunds import Refund
 from support.books import assert_books
 from support.list_connection import SingleTransactionDb
 from support.prepaid import adjust, submit_direct
 from support.world import (
+    HOUR,
     NOW,
+    create_merchant,
     create_order,
     create_product,
+    create_refund,
     create_session,
     pay_order,
     report_payment,
+    report_refund,
 )
 
 FEE: Final = 40  # of 9.99 at 4 %
@@ -151,3 +159,73 @@ async def test_a_recount_has_the_same_direct_payments(db: Db) -> None:
     assert await jobs.repair_by_brand(db)
     async with db.connection() as tx:
         assert rows == [await tx.fetch(f"select * from {table}") for table in TABLES]
+
+
+async def _refunds(
+    tx: Tx, order: Order, since: int = 0, until: int = EVER
+) -> tuple[int, int, int, int]:
+    """Return number and amount of the refunds by the platform, and of direct ones."""
+    (sums,) = await figures.sum_range(tx, order.merchant_id, since, until)
+    in_all = await figures.sum_range(tx, None, since, until)
+    assert sums == next(each for each in in_all if each.currency == sums.currency)
+    return sums.refunds, sums.refunded_minor, sums.direct_refunds, sums.direct_refunded_minor
+
+
+async def _reverse(tx: Tx, refund: Refund, now: int) -> None:
+    outcome = RefundOutcome(status="REFUSED", reason="account_closed")
+    report = GatewayRefundEvent(attempt_id=refund.attempt_id, refund_id=refund.id, outcome=outcome)
+    await refunds.apply_report(tx, refund.merchant_id, report, now, gateway="sandbox")
+
+
+async def test_refunds_of_direct_payments_are_sums_of_their_own(tx: Tx) -> None:
+    """A refund counts in its own quarter hour, and the opposite in that of its reversal."""
+    direct = await pay_both_ways(tx)
+    (ours,) = [
+        order
+        for order in await orders.list_newest(tx, direct.merchant_id, 2)
+        if order.id != direct.id
+    ]
+    await report_refund(tx, await create_refund(tx, ours, "1.00"), "SUCCEEDED")
+    await report_refund(tx, await create_refund(tx, direct, "9.00"), "REFUSED")
+    later = NOW + HOUR
+    refund = await create_refund(tx, direct, "4.00")
+    await report_refund(tx, refund, "SUCCEEDED", later)
+    await create_refund(tx, direct, "0.50")  # is still to be sent
+    await count_figures(tx, direct)
+    assert await _refunds(tx, direct) == (1, 100, 1, 400)
+    assert await _refunds(tx, direct, 0, quarter(later)) == (1, 100, 0, 0)
+    assert await _refunds(tx, direct, quarter(later)) == (0, 0, 1, 400)
+    await _reverse(tx, refund, later + HOUR)
+    assert await _refunds(tx, direct) == (1, 100, 0, 0)
+    assert await _refunds(tx, direct, quarter(later), quarter(later) + HOUR) == (0, 0, 1, 400)
+    assert await _refunds(tx, direct, quarter(later) + HOUR) == (0, 0, -1, -400)
+    home = await figures.read(
+        SingleTransactionDb(tx), direct.merchant_id, ZoneInfo("UTC"), later + HOUR
+    )
+    (usd,) = home.currencies
+    by_hour = [hour.direct_refunded_minor for hour in usd.hours]
+    assert [minor for minor in by_hour if minor] == [400, -400]
+    assert (usd.days[-1].direct_refunds, usd.days[-1].refunded_minor) == (0, 100)
+    assert usd.days[-1].net_minor == 999 - 100 - 2 * FEE
+    await assert_books(tx)
+
+
+async def test_refunds_in_parts_add_up_to_the_payment_in_the_settlement_currency(tx: Tx) -> None:
+    """10.00 EUR are 11.03 USD, and 3.33 EUR are 3.67 USD, three of which are not the whole."""
+    shop = await create_merchant(tx)
+    await rates.put(tx, "EUR", "USD", Decimal("1.1025"), NOW - 1)
+    product = await create_product(tx, shop.id, "10.00", "EUR")
+    session = await create_session(tx, shop.id, product.id)
+    order = await orders.find(tx, shop.id, session.order_id)
+    await adjust(tx, shop.id, "topup", 100)
+    await pay_directly(tx, order)
+    await count_figures(tx, order)
+    parts = []
+    for amount in ("3.33", "3.33", "3.34"):
+        before = await _refunds(tx, order)
+        await report_refund(tx, await create_refund(tx, order, amount), "SUCCEEDED")
+        parts.append((await _refunds(tx, order))[3] - before[3])
+    assert parts == [367, 368, 368]
+    (sums,) = await figures.sum_range(tx, shop.id, 0, EVER)
+    assert (sums.direct_minor, sums.direct_refunded_minor) == (1103, 1103)
+    assert (sums.direct_refunds, sums.refunds, sums.refunded_minor) == (3, 0, 0)

@@ -52,7 +52,7 @@ def show(
 
     The figures are those of all merchants together, or of one. Times must be full quarter hours;
     the default is all time. Fees are those of payments and disputes, less the returned fees.
-    Payments to merchants' own accounts are in columns of their own.
+    Payments to merchants' own accounts, and their refunds, are in columns of their own.
 
     With --disputes, the months (UTC) of the range are shown, by default this one and the five
     before. The rate is the number of disputes opened in a month divided by that of payments made in

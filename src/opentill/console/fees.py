@@ -31,7 +31,8 @@ from opentill.web.translations import N_
 class CurrencyTexts(msgspec.Struct, frozen=True, kw_only=True):
     """The sums of a settlement currency as text; ``share`` is that of the fees in the volume.
 
-    ``direct`` is the part of the volume that went to merchants' own accounts.
+    ``direct`` is the part of the volume that went to merchants' own accounts, and
+    ``direct_refunded`` what was given back from there, which ``refunded`` does not contain.
     """
 
     currency: str
@@ -39,6 +40,7 @@ class CurrencyTexts(msgspec.Struct, frozen=True, kw_only=True):
     volume: str
     direct: str
     refunded: str
+    direct_refunded: str
     disputed: str
     fees: str
     share: str
@@ -133,6 +135,7 @@ def _format(localizer: Localizer, row: CurrencySums) -> CurrencyTexts:
         volume=amount(row.volume_minor),
         direct=amount(row.direct_minor),
         refunded=amount(row.refunded_minor),
+        direct_refunded=amount(row.direct_refunded_minor),
         disputed=amount(row.disputed_minor),
         fees=amount(row.fees_minor),
         share=share,

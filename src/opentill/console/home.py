@@ -122,7 +122,13 @@ def _need_details(request: PageRequest, need: OpenNeed, names: Mapping[str, str]
 
 
 def _volume_cells(localizer: Localizer, sums: figures.CurrencySums) -> tuple[str, ...]:
-    minors = (sums.volume_minor, sums.direct_minor, sums.refunded_minor, sums.fees_minor)
+    minors = (
+        sums.volume_minor,
+        sums.direct_minor,
+        sums.refunded_minor,
+        sums.direct_refunded_minor,
+        sums.fees_minor,
+    )
     amounts = (localizer.amount(Money(minor, sums.currency)) for minor in minors)
     return (localizer.number(sums.all_payments), *amounts)
 

@@ -112,6 +112,11 @@ async def show_merchant(request: PageRequest) -> Response:
                 ),
                 localizer.number(sums.all_payments),
                 localizer.amount(Money(sums.refunded_minor, sums.currency)),
+                (
+                    localizer.amount(Money(sums.direct_refunded_minor, sums.currency))
+                    if sums.direct_refunds
+                    else ""
+                ),
                 localizer.amount(Money(sums.fees_minor, sums.currency)),
             )
             for sums in volumes

@@ -246,6 +246,10 @@ class FigureTexts:
         if row.ever.direct_payments:
             text = N_("Paid to your own accounts")
             measures.insert(1, self._money(row, text, now.direct_minor, before.direct_minor))
+            refunded = (now.direct_refunded_minor, before.direct_refunded_minor)
+            if any(refunded):
+                text = N_("Refunded from your own accounts")
+                measures.insert(3, self._money(row, text, *refunded))
         # With several currencies the rate is omitted, since failed attempts have no settlement
         # currency.
         if len(self._figures.currencies) == 1:

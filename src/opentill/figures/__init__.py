@@ -36,6 +36,7 @@ from opentill.figures.service import (
     sum_by_day,
     sum_by_gateway,
     sum_by_merchant,
+    sum_counted,
     sum_range,
 )
 from opentill.figures.statements import Statement, statements
@@ -79,5 +80,6 @@ __all__ = [
     "sum_by_day",
     "sum_by_gateway",
     "sum_by_merchant",
+    "sum_counted",
     "sum_range",
 ]

@@ -26,7 +26,8 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
     """Sums of a range of time in one settlement currency; minor units.
 
     ``payments`` and ``paid_minor`` are what the platform received; ``direct_payments`` and
-    ``direct_minor`` are what went to the merchants' own accounts directly.
+    ``direct_minor`` are what went to the merchants' own accounts directly, and ``direct_refunds``
+    and ``direct_refunded_minor`` what was given back from there.
     ``refunded_minor`` is the amount that refunds took from the balance; ``disputes`` and
     ``disputed_minor`` are disputes lost and not recovered; ``fees_minor`` are all fees minus the
     fees that merchants got back.
@@ -41,6 +42,8 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
     fees_minor: int = 0
     direct_payments: int = 0
     direct_minor: int = 0
+    direct_refunds: int = 0
+    direct_refunded_minor: int = 0
 
     @property
     def all_payments(self) -> int:
@@ -86,6 +89,18 @@ class CurrencySums(Sums, frozen=True, kw_only=True):
     """The sums of a range of time in a settlement currency, over several merchants."""
 
     currency: str
+
+
+class DirectRefunds(msgspec.Struct, frozen=True):
+    """Refunds of direct payments in the time between two boundaries, in a settlement currency.
+
+    ``slot`` is the number of the earlier boundary, counted from 1. Reversed refunds are subtracted.
+    """
+
+    currency: str
+    slot: int
+    refunds: int
+    refunded_minor: int
 
 
 class MerchantVolume(msgspec.Struct, frozen=True):
@@ -380,7 +395,10 @@ class UncountedChanges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CurrencyFigures(msgspec.Struct, frozen=True):
-    """A merchant's figures in one settlement currency: of all time, by period, day and hour."""
+    """A merchant's figures in one settlement currency: of all time, by period, day and hour.
+
+    ``ever`` is without the refunds of direct payments.
+    """
 
     balance: BalanceProgress
     ever: Sums

@@ -256,7 +256,8 @@ UNTIL = Query(
     Until,
     f"""
     select h.currency, wanted.before, {_each("coalesce(f.{0}, 0) as {0}")},
-        coalesce(d.payments, 0) as direct_payments, coalesce(d.paid_minor, 0) as direct_minor
+        coalesce(d.payments, 0) as direct_payments, coalesce(d.paid_minor, 0) as direct_minor,
+        0 as direct_refunds, 0 as direct_refunded_minor
     from {_CURRENCIES} h
     cross join unnest(:before::bigint[]) as wanted (before)
     left join lateral {_newest("figures", "wanted.before")} f on true
@@ -270,10 +271,9 @@ RANGE_SUMS = Query(
     f"""
     select h.currency,
         {_each("(coalesce(sum(u.{0}), 0) - coalesce(sum(s.{0}), 0))::bigint as {0}")},
-        (coalesce(sum(du.payments), 0) - coalesce(sum(ds.payments), 0))::bigint
-            as direct_payments,
-        (coalesce(sum(du.paid_minor), 0) - coalesce(sum(ds.paid_minor), 0))::bigint
-            as direct_minor
+        (coalesce(sum(du.payments), 0) - coalesce(sum(ds.payments), 0))::bigint as direct_payments,
+        (coalesce(sum(du.paid_minor), 0) - coalesce(sum(ds.paid_minor), 0))::bigint as direct_minor,
+        0 as direct_refunds, 0 as direct_refunded_minor
     from {_CURRENCIES} h
     left join lateral {_newest("figures", ":until")} u on true
     left join lateral {_newest("figures", ":since")} s on true
@@ -321,7 +321,7 @@ SUMS = Query(
     Sums,
     f"""
     select {", ".join(f"coalesce({sql}, 0)::bigint as {name}" for name, sql in _MEASURES.items())},
-        0 as direct_payments, 0 as direct_minor
+        0 as direct_payments, 0 as direct_minor, 0 as direct_refunds, 0 as direct_refunded_minor
     from entries
     where merchant_id = :merchant_id and currency = :currency
         and number > :after and number <= :last

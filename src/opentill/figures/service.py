@@ -3,11 +3,14 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
+from operator import attrgetter
 from typing import Final
+
+import msgspec
 
 from opentill import orders
 from opentill.db.database import Db, Tx
-from opentill.figures import awaited_queries, gateway_queries, queries
+from opentill.figures import awaited_queries, direct_refund_queries, gateway_queries, queries
 from opentill.figures.model import (
     Attempts,
     AttemptsComparison,
@@ -20,6 +23,7 @@ from opentill.figures.model import (
     CurrencySums,
     Day,
     DaySums,
+    DirectRefunds,
     Expected,
     Figures,
     GatewaySums,
@@ -140,12 +144,34 @@ def _boundaries(days: Sequence[Day | Hour], compared: Sequence[Period]) -> list[
 
 
 async def _counts(tx: Tx, merchant_id: str, boundaries: list[int]) -> _Counts:
-    sums = await queries.UNTIL.all(tx, merchant_id=merchant_id, before=boundaries)
+    rows = await queries.UNTIL.all(tx, merchant_id=merchant_id, before=boundaries)
+    sums: dict[tuple[str, int], Sums] = {(row.currency, row.before): row for row in rows}
+    for place, refunds in (await _refunds_until(tx, merchant_id, boundaries)).items():
+        sums[place] = sums.get(place, Sums()).plus(refunds)
     failed = await queries.FAILED_UNTIL.all(tx, merchant_id=merchant_id, before=boundaries)
-    return _Counts(
-        {(row.currency, row.before): row for row in sums},
-        {row.before: row.failed for row in failed},
+    return _Counts(sums, {row.before: row.failed for row in failed})
+
+
+async def _refunds_until(
+    tx: Tx, merchant_id: str, boundaries: Sequence[int]
+) -> dict[tuple[str, int], Sums]:
+    """Return the sums of refunds of direct payments from the first boundary to each other one."""
+    rows = await direct_refund_queries.OF_MERCHANT.all(
+        tx, merchant_id=merchant_id, before=list(boundaries)
     )
+    in_slot = {(row.currency, row.slot): row for row in rows}
+    until: dict[tuple[str, int], Sums] = {}
+    for currency in {row.currency for row in rows}:
+        sums = Sums()
+        for slot, boundary in enumerate(boundaries[1:], start=1):
+            if (row := in_slot.get((currency, slot))) is not None:
+                sums = sums.plus(_sums_of(row))
+            until[currency, boundary] = sums
+    return until
+
+
+def _sums_of(row: DirectRefunds) -> Sums:
+    return Sums(direct_refunds=row.refunds, direct_refunded_minor=row.refunded_minor)
 
 
 def _figures_of_currency(
@@ -159,7 +185,9 @@ def _figures_of_currency(
     currency = balance.currency
     return CurrencyFigures(
         balance=balance,
-        ever=counts.totals(currency, 0, days[-1].until),
+        ever=msgspec.structs.replace(
+            counts.totals(currency, 0, days[-1].until), direct_refunds=0, direct_refunded_minor=0
+        ),
         comparisons=tuple(
             Comparison(
                 each,
@@ -189,6 +217,29 @@ async def sum_range(tx: Tx, merchant_id: str | None, since: int, until: int) -> 
 
     Both times are full quarter hours, Unix ms. ``merchant_id`` None means all merchants. Entries
     that are not counted yet are missing: ``jobs.count_all`` counts them.
+    """
+    sums = {row.currency: row for row in await sum_counted(tx, merchant_id, since, until)}
+    if merchant_id is None:
+        refunds = await direct_refund_queries.OF_ALL.all(tx, before=[since, until])
+    else:
+        refunds = await direct_refund_queries.OF_MERCHANT.all(
+            tx, merchant_id=merchant_id, before=[since, until]
+        )
+    for row in refunds:
+        sums[row.currency] = msgspec.structs.replace(
+            sums.get(row.currency, CurrencySums(currency=row.currency)),
+            direct_refunds=row.refunds,
+            direct_refunded_minor=row.refunded_minor,
+        )
+    return sorted(sums.values(), key=attrgetter("currency"))
+
+
+async def sum_counted(
+    tx: Tx, merchant_id: str | None, since: int, until: int
+) -> list[CurrencySums]:
+    """Return the sums of ``sum_range`` without the refunds of direct payments.
+
+    A range of all time costs only some index lookups.
     """
     return await queries.RANGE_SUMS.all(tx, merchant_id=merchant_id, since=since, until=until)
 

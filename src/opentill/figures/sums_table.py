@@ -16,6 +16,8 @@ COLUMNS: Final = (
     "fees",
     "directPayments",
     "paidDirectly",
+    "directRefunds",
+    "refundedDirectly",
 )
 
 
@@ -32,4 +34,6 @@ def row(sums: CurrencySums) -> dict[str, str | int]:
         "fees": money.show(sums.fees_minor, sums.currency),
         "directPayments": sums.direct_payments,
         "paidDirectly": money.show(sums.direct_minor, sums.currency),
+        "directRefunds": sums.direct_refunds,
+        "refundedDirectly": money.show(sums.direct_refunded_minor, sums.currency),
     }

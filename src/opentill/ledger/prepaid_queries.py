@@ -40,13 +40,17 @@ FEES = Query(
     ) fees
     """,
 )
-# The highest prepaid balance right after a top-up, among entries of a range of numbers.
+# The highest prepaid balance right after a top-up, among entries of a range of numbers. They are
+# read by the primary key, not by the index of all prepaid entries.
 HIGHEST_TOP_UP = Value(
     int,
     """
-    select max(prepaid_after) from entries
-    where merchant_id = :merchant_id and currency = :currency
-        and number > :after and number <= :last
-        and to_account = 'prepaid' and from_account <> 'platform'
+    with numbered as materialized (
+        select from_account, to_account, prepaid_after from entries
+        where merchant_id = :merchant_id and currency = :currency
+            and number > :after and number <= :last
+    )
+    select max(prepaid_after) from numbered
+    where to_account = 'prepaid' and from_account <> 'platform'
     """,
 )

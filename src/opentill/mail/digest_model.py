@@ -23,6 +23,7 @@ class DigestDay(msgspec.Struct, frozen=True, kw_only=True):
     fees: Amount | None = None  # None in mails that an earlier version queued
     direct_payments: int = 0  # to the merchant's own accounts; ``payments`` contains them
     direct: Amount | None = None  # what they paid, which is not part of ``paid``
+    direct_refunded: Amount | None = None  # from these accounts, not part of ``refunded``
 
     @property
     def volume(self) -> Amount:

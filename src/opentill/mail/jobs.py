@@ -313,7 +313,7 @@ async def _queue_digest(db: Db, settings: Settings, merchant: DigestMerchant, no
 
 
 def _digest_day(sums: figures.CurrencySums) -> DigestDay:
-    currency = sums.currency
+    currency, refunded = sums.currency, sums.direct_refunded_minor
     return DigestDay(
         payments=sums.all_payments,
         paid=(sums.paid_minor, currency),
@@ -323,6 +323,7 @@ def _digest_day(sums: figures.CurrencySums) -> DigestDay:
         fees=(sums.fees_minor, currency),
         direct_payments=sums.direct_payments,
         direct=(sums.direct_minor, currency) if sums.direct_payments else None,
+        direct_refunded=(refunded, currency) if refunded else None,
     )
 
 

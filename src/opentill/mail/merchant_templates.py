@@ -300,6 +300,11 @@ def digest(content: DigestContent, context: MessageContext) -> Message:
                 else [(_("Paid to your own accounts"), context.amount(day.direct))]
             ),
             (_(NC_("daily summary", "Refunded")), context.amount(day.refunded)),
+            *(
+                []
+                if day.direct_refunded is None
+                else [(_("Refunded from your own accounts"), context.amount(day.direct_refunded))]
+            ),
             (_("Disputes lost"), context.amount(day.disputed)),
             *([] if day.fees is None else [(_("Fees"), context.amount(day.fees))]),
             (
