@@ -11,6 +11,7 @@ from typing import Any, Final
 import asyncpg
 import pytest
 
+from support.pooler import connect
 from support.statements import EVERYWHERE
 from support.tables import TABLES
 
@@ -48,7 +49,7 @@ def written_tables(postgres_url: str, template: str) -> dict[str, set[str]]:
     """The tables that each statement of the product writes."""
 
     async def explain() -> dict[str, set[str]]:
-        connection = await asyncpg.connect(postgres_url.replace("@/opentill?", f"@/{template}?"))
+        connection = await connect(postgres_url.replace("@/opentill?", f"@/{template}?"))
         try:
             return {
                 name: set(_modified(await _plan(connection, statement.sql)))

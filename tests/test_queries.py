@@ -10,7 +10,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast, get_args
 
-import asyncpg
 import msgspec
 import pytest
 
@@ -18,6 +17,7 @@ import opentill
 from opentill import orders
 from opentill.cli import survey_statements
 from opentill.db.query import Joined, Query, Statement, Value
+from support.pooler import connect
 from support.sources import nodes
 from support.statements import EVERYWHERE
 from support.tables import TENANT_TABLES
@@ -96,7 +96,7 @@ def prepared(postgres_url: str, template: str) -> dict[str, list[tuple[str, str]
     url = postgres_url.replace("@/opentill?", f"@/{template}?")
 
     async def prepare() -> dict[str, list[tuple[str, str]]]:
-        connection = await asyncpg.connect(url)
+        connection = await connect(url)
         try:
             columns = dict[str, list[tuple[str, str]]]()
             for name, statement in STATEMENTS:

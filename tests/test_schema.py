@@ -23,6 +23,7 @@ from opentill.products import model as products
 from opentill.refunds import model as refunds
 from opentill.webhooks import model as webhooks
 from support.catalogue import catalogue
+from support.pooler import connect
 from support.tables import TABLES, TENANT_TABLES
 from support.transactions import module_database_url
 
@@ -257,7 +258,7 @@ def books(module_database_url: str) -> str:
     """Address of a database with the rows of ``_BOOKS``."""
 
     async def fill() -> None:
-        connection = await asyncpg.connect(module_database_url)
+        connection = await connect(module_database_url)
         try:
             await connection.execute(_BOOKS)
         finally:
@@ -272,7 +273,7 @@ def refuses(books: str) -> Callable[[str], str]:
     """A function that runs a statement and returns the name of its error, or ""."""
 
     async def run(statement: str) -> str:
-        connection = await asyncpg.connect(books)
+        connection = await connect(books)
         try:
             await connection.execute("begin")
             await connection.execute(statement)
@@ -394,7 +395,7 @@ def test_the_database_refuses_a_statement_that_breaks_a_rule(
 )
 def test_a_refusal_names_the_rule(books: str, statement: str, rule: str) -> None:
     async def run() -> str:
-        connection = await asyncpg.connect(books)
+        connection = await connect(books)
         try:
             await connection.execute(statement)
         except asyncpg.CheckViolationError as error:

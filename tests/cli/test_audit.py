@@ -3,17 +3,16 @@
 import asyncio
 import json
 
-import asyncpg
-
 from cli.options import why
 from support.commands import USER, Commands, opentill
+from support.pooler import connect
 
 __all__ = ["opentill"]
 
 
 def _tamper(opentill: Commands, statement: str) -> None:
     async def work() -> None:
-        connection = await asyncpg.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+        connection = await connect(opentill.environ["OPENTILL_DATABASE_URL"])
         try:
             await connection.execute("alter table audit_log disable trigger all")
             await connection.execute(statement)

@@ -8,7 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
-import asyncpg
 import pytest
 
 from opentill import rates
@@ -20,6 +19,7 @@ from opentill.db import connection as connections
 from opentill.rates.model import Day
 from support import pooler
 from support.databases import database_address
+from support.pooler import connect
 from support.world import DAY, create_merchant, create_product
 
 RECIPE: Final = (Path(__file__).parents[2] / "docs/recipes/upgrade.md").read_text("utf-8")
@@ -65,7 +65,7 @@ def _block(after: str) -> list[str]:
 
 
 async def _run(url: str, *statements: str) -> None:
-    connection = await asyncpg.connect(url)
+    connection = await connect(url)
     try:
         for statement in statements:
             await connection.execute(statement)

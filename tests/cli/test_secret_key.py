@@ -5,12 +5,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from opentill.server.embedded.postgres import EmbeddedPostgres
 from support.commands import Commands, ForkServer, opentill
 from support.deployment import copy_directory
+from support.pooler import connect
 from support.ports import free_port
 
 __all__ = ["opentill"]
@@ -108,7 +108,7 @@ async def test_an_older_database_records_the_key_that_decrypts_its_secrets(
 ) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     opentill.json("epay", "enable", shop)
-    connection = await asyncpg.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+    connection = await connect(opentill.environ["OPENTILL_DATABASE_URL"])
     try:
         assert await connection.execute("delete from secret_key") == "DELETE 1"
         assert opentill.run("merchants", "list", OPENTILL_SECRET_KEY=ANOTHER).returncode == 2

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-import asyncpg
 import pytest
 
 from cli.sites import TIMEOUT_S, Site, site, with_database, without_log
 from support import pooler
 from support.deployment import copy_directory
+from support.pooler import connect
 
 __all__ = ["site", "with_database"]
 
@@ -25,7 +25,7 @@ LATER = (
 
 
 async def _execute(url: str, statement: str) -> None:
-    connection = await asyncpg.connect(url)
+    connection = await connect(url)
     await connection.execute(statement)
     await connection.close()
 

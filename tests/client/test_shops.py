@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import asyncpg
 import httpx2
 import pytest
 
@@ -21,6 +20,7 @@ from opentill.server.embedded.postgres import EmbeddedPostgres
 from support.commands import ForkServer
 from support.deployment import Deployment, checked_deployment
 from support.javascript import TOP, javascript_client, require_programs, run, skip_or_fail
+from support.pooler import connect
 from support.ports import free_port
 from support.sandbox_bank import wait_until
 
@@ -168,7 +168,7 @@ def expire_idempotency_keys(server: Deployment) -> None:
     """Delete all idempotency keys, as if seven days had passed (contract.md#idempotency-keys)."""
 
     async def delete_keys(url: str) -> None:
-        connection = await asyncpg.connect(url)
+        connection = await connect(url)
         try:
             await connection.execute("delete from idempotency_keys")
         finally:

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from opentill.db import batches
 from opentill.db.migrations import SchemaMismatch, folder, migrate, migrations
+from support.pooler import connect
 
 ROWS = 2000
 TABLES = f"""
@@ -45,7 +45,7 @@ def files(tmp_path: Path) -> Path:
 
 
 async def _value(url: str, statement: str) -> object:
-    connection = await asyncpg.connect(url)
+    connection = await connect(url)
     try:
         return await connection.fetchval(statement)
     finally:
@@ -65,7 +65,7 @@ async def test_batches_fill_every_row_once(empty_database_url: str, files: Path)
 async def test_a_locked_row_delays_only_its_batch(empty_database_url: str, files: Path) -> None:
     url = empty_database_url
     last = f"id = '{ROWS - 1:08}'"  # a row of the last batch
-    holder, customer = [await asyncpg.connect(url) for _ in range(2)]
+    holder, customer = [await connect(url) for _ in range(2)]
     try:
         await holder.execute(TABLES)
         (files / "0001_first.sql").write_text("select 1")
@@ -111,7 +111,7 @@ async def test_a_process_that_is_killed_in_the_last_batch_is_continued(
         "import asyncio, pathlib, sys; from opentill.db.migrations import migrate;"
         " asyncio.run(migrate(sys.argv[1], pathlib.Path(sys.argv[2])))"
     )
-    holder = await asyncpg.connect(url)
+    holder = await connect(url)
     try:
         await holder.execute(TABLES.replace("case when i % 10 > 0 then 0 end", "0"))
         (files / "0001_first.sql").write_text("select 1")

@@ -17,6 +17,7 @@ from opentill.db.migrations import SchemaMismatch, check, folder, migrate, migra
 from opentill.orders import Order
 from support import pooler
 from support.api_server import ApiServer, Shop
+from support.pooler import connect
 from support.world import create_order_in
 
 
@@ -29,7 +30,7 @@ def files(tmp_path: Path) -> Path:
 
 
 async def _check(url: str, files: Path | None = None) -> list[str]:
-    connection = await asyncpg.connect(url)
+    connection = await connect(url)
     try:
         return await check(connection, directory=files)
     finally:
@@ -37,7 +38,7 @@ async def _check(url: str, files: Path | None = None) -> list[str]:
 
 
 async def _value(url: str, statement: str) -> object:
-    connection = await asyncpg.connect(url)
+    connection = await connect(url)
     try:
         return await connection.fetchval(statement)
     finally:
@@ -115,7 +116,7 @@ async def test_a_schema_check_does_not_wait_for_a_migration(
 ) -> None:
     await migrate(empty_database_url, files)
     (files / "0003_slow.sql").write_text("select pg_advisory_xact_lock(3)")
-    holder = await asyncpg.connect(empty_database_url)
+    holder = await connect(empty_database_url)
     try:
         async with holder.transaction():
             await holder.execute("select pg_advisory_xact_lock(3)")
@@ -153,7 +154,7 @@ async def test_a_migration_that_waits_for_a_lock_lets_others_pass(
 ) -> None:
     await migrate(empty_database_url, files)
     (files / "0003_third.sql").write_text("alter table a add column m int")
-    holder, customer = [await asyncpg.connect(empty_database_url) for _ in range(2)]
+    holder, customer = [await connect(empty_database_url) for _ in range(2)]
     try:
         async with holder.transaction():
             await holder.execute("select from a")
@@ -178,7 +179,7 @@ async def test_an_index_build_does_not_block_writers_and_restarts_after_a_crash(
         "-- concurrently\n-- a; comment\ncreate index concurrently a_by_n on a (n);\n"
         "drop index concurrently b_by_n;"
     )
-    holder, customer = [await asyncpg.connect(url) for _ in range(2)]
+    holder, customer = [await connect(url) for _ in range(2)]
     try:
         await customer.execute("create index b_by_n on b (n)")
         async with holder.transaction():

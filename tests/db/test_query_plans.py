@@ -14,6 +14,7 @@ from opentill.list_counts.queries import ROLL
 from opentill.orders.search import jobs as indexing
 from support import filled_database
 from support.databases import cloned_database
+from support.pooler import connect
 from test_queries import CHECKS_AND_COUNTS, STATEMENTS
 
 MANY_ORDERS: Final = 10_000  # how many orders the busy merchant has
@@ -62,7 +63,7 @@ def plans(postgres_url: str, template: str) -> Iterator[dict[str, Any]]:
     """Generic plans of all statements, for one merchant with many orders and ten small ones."""
 
     async def explain_all(url: str) -> dict[str, Any]:
-        connection = await asyncpg.connect(url)
+        connection = await connect(url)
         try:
             for copies in (MANY_ORDERS, *([20] * 10)):
                 order = await filled_database.create_filled_merchant(connection, copies)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-import asyncpg
 import httpx2
 import pytest
 
@@ -22,6 +21,7 @@ from support.api_server import ApiServer
 from support.commands import ForkServer
 from support.databases import cloned_database
 from support.people import TESTER
+from support.pooler import connect
 from support.sandbox_accounts import Bank, create_session, running_bank
 
 PAYMENTS: Final = 64
@@ -259,7 +259,7 @@ async def submit_forms(ids: list[str], ports: tuple[int, ...]) -> list[int]:
 
 async def read_totals(url: str) -> tuple[dict[int, int], dict[int, int]]:
     """Return the totals of each day, and the numbers of attempts that count for it."""
-    connection = await asyncpg.connect(url)
+    connection = await connect(url)
     try:
         totals = await connection.fetch("select day, payments from gateway_day_totals")
         attempts = await connection.fetch(
@@ -273,7 +273,7 @@ async def read_totals(url: str) -> tuple[dict[int, int], dict[int, int]]:
 
 async def find_attempt(url: str, status: str) -> str | None:
     """Return the id of an attempt with a status through the account with the limit."""
-    connection = await asyncpg.connect(url)
+    connection = await connect(url)
     try:
         sql = "select min(id) from payment_attempts where status = $1 and limit_day is not null"
         attempt_id: str | None = await connection.fetchval(sql, status)

@@ -1,12 +1,12 @@
 """The check of the books finds payouts and adjustments that contradict their entries."""
 
-import asyncpg
 import pytest
 
 from opentill import adjustments, payouts
 from opentill.db.database import Tx
 from opentill.integrity.rules import check_books
 from opentill.payouts import PayoutRequest
+from support.pooler import connect
 from support.world import NOW, create_merchant, new_reference
 
 PAYOUT = "a payout has left with its fee, and is back with it exactly when it failed"
@@ -43,7 +43,7 @@ CORRUPTIONS = (
 async def test_the_check_of_the_books_names_the_rule_that_a_row_violates(
     rollback_database_url: str, statement, rules
 ) -> None:
-    connection = await asyncpg.connect(rollback_database_url)
+    connection = await connect(rollback_database_url)
     transaction = connection.transaction()
     await transaction.start()
     try:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import asyncpg
 import pytest
 import yaml
 
@@ -27,6 +26,7 @@ from opentill.server.embedded.datadir import (
     write_private,
 )
 from opentill.server.embedded.postgres import EmbeddedPostgres
+from support.pooler import connect
 
 COMPOSE = Path(__file__).parents[2] / "compose.yaml"
 PR_CAPBSET_DROP = 24  # the number is defined in linux/prctl.h
@@ -59,7 +59,7 @@ def existing(data_dir: Path, cluster: Path) -> Path:
 
 
 async def _sql(url: str, statement: str) -> object:
-    connection = await asyncpg.connect(url)
+    connection = await connect(url)
     try:
         return await connection.fetchval(statement)
     finally:

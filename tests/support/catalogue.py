@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import asyncpg
 import pytest
+
+from support.pooler import connect
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +16,7 @@ def catalogue(postgres_url: str, template: str) -> Callable[..., list[dict[str, 
 
     def run(statement: str, *values: Any) -> list[dict[str, Any]]:
         async def fetch() -> list[dict[str, Any]]:
-            connection = await asyncpg.connect(url)
+            connection = await connect(url)
             try:
                 return [dict(row) for row in await connection.fetch(statement, *values)]
             finally:

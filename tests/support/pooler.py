@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+import asyncpg
 import pytest
 
+from opentill.db import connection
 from opentill.server.embedded import sysuser
 
 # `make test-pooled` sets this variable.
@@ -36,6 +38,12 @@ def skip_if_pooled(reason: str) -> pytest.MarkDecorator:
 def supports_prepared(url: str) -> bool:
     """Whether a connection to this address supports prepared statements: not through PgBouncer."""
     return _FOLDER not in url
+
+
+async def connect(url: str) -> asyncpg.Connection:
+    """Open a connection, without prepared statements if the address is that of a pooler."""
+    options = {} if supports_prepared(url) else connection.options(prepared=False)
+    return await asyncpg.connect(url, **options)
 
 
 def prepared_setting(url: str) -> str:
