@@ -110,6 +110,23 @@ async def test_only_pages_and_codes_are_shown(
     assert (form["method"], form["device"]) == (page, "mobile")
 
 
+@pytest.mark.parametrize(
+    ("code", "message", "status"),
+    [
+        (-1, "当前支付方式单笔最大限额为100元，请选择其他支付方式！", "DECLINED"),
+        (-2, "通道异常", "DECLINED"),
+        (-3, "时间戳字段不正确，请检查服务器时间", "UNREACHABLE"),
+        (-5, "接口方法不存在", "UNREACHABLE"),
+        (-1, "请求过于频繁，请稍后再试", "UNREACHABLE"),
+    ],
+)
+async def test_an_order_that_was_not_processed_goes_to_the_next_account(
+    epay_v2_shop: EpayV2BankShop, code: int, message: str, status: str
+) -> None:
+    outcome = await Till(epay_v2_shop, refusal(message, code)).gateway.pay(epay_v2_shop.request())
+    assert (outcome.status, outcome.reason) == (status, f"{code}: {message}")
+
+
 async def test_a_page_without_a_number_is_not_shown(epay_v2_shop: EpayV2BankShop) -> None:
     """Without the server's number, the attempt would be declined while the customer pays."""
     reply = signed(epay_v2_shop, pay_type="jump", pay_info="https://pay.example/1")

@@ -131,8 +131,12 @@ class EpayV2Gateway:
         if isinstance(reply, _NoReply):
             return PaymentOutcome(status=reply.status, reason=reply.reason)
         if reply.code != wire.SUCCESS:
-            # The customer has no page of this order, so nobody can pay it.
-            return PaymentOutcome(status="DECLINED", reason=reply.summary)
+            # The customer has no page of this order, so nobody can pay it. UNREACHABLE: there is no
+            # order, and another account may be tried.
+            status: Literal["UNREACHABLE", "DECLINED"] = (
+                "UNREACHABLE" if reply.is_unprocessed else "DECLINED"
+            )
+            return PaymentOutcome(status=status, reason=reply.summary)
         kind, content = reply.get("pay_type"), reply.get("pay_info")
         page = safe_url(content) if kind == "jump" else None
         code = content if kind == "qrcode" else ""
