@@ -95,6 +95,9 @@ def test_an_account_is_paused_resumed_and_retired_with_an_audit_entry(site: Acco
         text = visible_text(site.admin.get(response.headers["location"]).text)
         assert re.search(rf"Paused {heading} Test gat_…\w+", text), text
         assert site.server.app.gateways.accounts[account.id].status == status
+    # Its reports may still come.
+    page = visible_text(site.admin.get("/console/reconciliation").text)
+    assert re.search(rf"{account.label} \([^)]*\) \(retired\)", page), page
     refusal = site.admin.post(f"{path}/status", {"status": "ACTIVE"})
     assert (refusal.status_code, "stays retired" in refusal.text) == (400, True)
     assert site.admin.post(f"{path}/status", {"status": "GONE"}).status_code == 400

@@ -279,7 +279,7 @@ async def change_terms(request: PageRequest) -> Response:
         await accounts.change(tx, settings, account_id, changes, request.now, actor=actor)
 
     try:
-        await request.app.db.run(work)
+        await request.transact(work)
     except (_Stale, Contended):
         return await _page(request, 409, {"terms": _STALE}, form)
     except Invalid as problem:
@@ -299,6 +299,7 @@ pages: Final = (
         change_terms,
         fields=(*_FIELDS, _ROWS, "revision"),
         proves=N_("Change the terms of a gateway account"),
+        rehearsed=True,
         about=about_account,
     ),
 )

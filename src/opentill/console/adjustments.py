@@ -186,6 +186,7 @@ pages: Final = (
         "balance.adjust",
         adjust_balance,
         fields=_FIELDS,
+        rehearsed=True,
         about=proof_facts.of_adjustment,
     ),
 )

@@ -168,7 +168,7 @@ async def approve_request(request: PageRequest) -> Response:
         await approvals.approve(tx, request_id, approver(request), rules, request.now)
 
     try:
-        await request.app.db.run(work)
+        await request.transact(work)
     except Invalid as problem:
         return await _page(request, 400, {request_id: _error_text(problem)})
     except merchants.CapabilityOff:
@@ -194,7 +194,7 @@ async def reject_request(request: PageRequest) -> Response:
             )
 
     try:
-        await request.app.db.run(work)
+        await request.transact(work)
     except Invalid as problem:
         error = _error_text(problem)
         return await _page(request, 400, {request_id: error}, {request_id: reason})
@@ -237,6 +237,7 @@ pages: Final = (
         "approvals.decide",
         approve_request,
         proves=N_("Approve a request"),
+        rehearsed=True,
         about=proof_facts.of_request,
     ),
     Page(
@@ -246,6 +247,7 @@ pages: Final = (
         reject_request,
         fields=("reason",),
         proves=N_("Reject a request"),
+        rehearsed=True,
         about=proof_facts.of_request,
     ),
 )

@@ -109,5 +109,6 @@ pages: Final = (
         handle_case,
         fields=("case", "reason"),
         proves=N_("Close the case of a token transfer"),
+        rehearsed=True,
     ),
 )

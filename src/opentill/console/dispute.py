@@ -287,6 +287,7 @@ pages: Final = (
         set_deadline,
         fields=("seen", "until", "reason"),
         proves=N_("Set the deadline of a dispute"),
+        rehearsed=True,
         about=proof_facts.of_dispute,
     ),
     *(
@@ -297,6 +298,7 @@ pages: Final = (
             partial(decide, action=action),
             fields=("seen", f"{action.name}-reason"),
             proves=DISPUTE_DECISION[action.name],
+            rehearsed=True,
             about=proof_facts.of_dispute,
         )
         for action in DISPUTE_ACTIONS
@@ -308,6 +310,7 @@ pages: Final = (
         mark_forwarded,
         fields=("how",),
         proves=N_("Mark a response as forwarded to the bank"),
+        rehearsed=True,
         about=proof_facts.of_dispute,
     ),
     Page(
@@ -317,6 +320,7 @@ pages: Final = (
         add_note,
         fields=("note",),
         proves=N_("Add a note to a dispute"),
+        rehearsed=True,
         about=proof_facts.of_dispute,
     ),
     Page("GET", f"{_DISPUTE}/payment.pdf", "disputes.read", send_record),

@@ -266,7 +266,7 @@ async def change_rule(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         await rules.find(tx, rule_id)
     try:
-        await request.app.db.run(work)
+        await request.transact(work)
     except NotFound:
         return await _page(request, 400, {"merchant": _MERCHANT_ERROR}, form, rule_id)
     except Invalid as problem:
@@ -357,7 +357,7 @@ async def remove_rule(request: PageRequest) -> Response:
     """Remove a rule."""
     actor = people.actor_of(request.login, _REASON)
     rule_id = (await request.form())["rule"]
-    await request.app.db.run(lambda tx: rules.remove(tx, rule_id, request.now, actor=actor))
+    await request.transact(lambda tx: rules.remove(tx, rule_id, request.now, actor=actor))
     return await _done(request, "removed")
 
 
@@ -373,7 +373,7 @@ async def move_rule(request: PageRequest) -> Response:
         if position != rule.position:
             await rules.move(tx, rule.id, position, request.now, actor=actor)
 
-    await request.app.db.run(work)
+    await request.transact(work)
     return await _done(request, "moved")
 
 
@@ -386,13 +386,22 @@ PLACE: Final = f"{CONSOLE_PATH}/routing-rules"
 _CHANGES: Final[dict[str, Any]] = {"proves": N_("Change the routing rules")}
 pages: Final = (
     Page("GET", PLACE, "deployment.read", list_rules, menu=N_("Routing rules"), group="system"),
-    Page("POST", f"{PLACE}/add", "deployment.manage", add_rule, fields=_FIELDS, **_CHANGES),
+    Page(
+        "POST",
+        f"{PLACE}/add",
+        "deployment.manage",
+        add_rule,
+        fields=_FIELDS,
+        rehearsed=True,
+        **_CHANGES,
+    ),
     Page("GET", f"{PLACE}/{{rule:id}}", "deployment.read", show_rule),
     Page(
         "POST",
         f"{PLACE}/{{rule:id}}/change",
         "deployment.manage",
         change_rule,
+        rehearsed=True,
         fields=tuple(name for name in _FIELDS if name != "position"),
         **_CHANGES,
     ),

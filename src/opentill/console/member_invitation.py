@@ -4,11 +4,11 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from opentill import mail, merchants, people
+from opentill import merchants, people
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
 from opentill.people import MERCHANT_ROLES
-from opentill.portal import invitations, mail_language, render
+from opentill.portal import invitations, render
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
@@ -53,37 +53,19 @@ async def _page(
 
 async def invite_member(request: PageRequest) -> Response:
     """Invite a member. If there is no mail server, the page shows the link once."""
-    form = await request.form()
-    email, language = form.get("email", ""), mail_language.choose(request, form)
-    role = invitations.chosen_role(form)
-    if role is None:
-        return await _page(request, 400, {"role": N_("Choose one of the roles")}, email=email)
-    if language is None:
-        errors = {"language": N_("Choose one of the languages")}
-        return await _page(request, 400, errors, email=email, role=role)
-    invitation = mail.NewInvitation(
-        email=email,
-        by=request.login.name,
-        language=language,
-        merchant_id=request.merchant_id,
-        role=role,
-    )
     actor = people.actor_of(request.login, _REASON)
     try:
-        invited, link = await invitations.invite(request, invitation, actor)
+        invitation = await invitations.invite(request, actor, request.merchant_id)
     except invitations.Refused as refusal:
-        errors = {"email": refusal.error}
-        return await _page(
-            request, refusal.status, errors, email=email, role=role, language=language
-        )
-    return await _page(request, invited=invited, link=link)
+        return await _page(request, refusal.status, refusal.errors, **refusal.entries)
+    return await _page(request, 200, None, **invitation)
 
 
 async def withdraw_invitation(request: PageRequest) -> Response:
     """Withdraw an invitation, so that its link stops working. Raises NotFound."""
     link_id = (await request.form()).get("id", "")
     actor = people.actor_of(request.login, _REASON)
-    await request.app.db.run(
+    await request.transact(
         lambda tx: people.withdraw(tx, request.merchant_id, link_id, request.now, actor=actor)
     )
     return render.see_other(request, f"{PLACE}/{request.merchant_id}/members?withdrawn=1")
@@ -99,6 +81,7 @@ pages: Final = (
         invite_member,
         fields=("email", "role"),
         proves=N_("Invite a member"),
+        rehearsed=True,
     ),
     Page(
         "POST",

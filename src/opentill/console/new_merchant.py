@@ -144,7 +144,7 @@ async def create_merchant(request: PageRequest) -> Response:
     except KeyReused:
         return _page(request, 409, {"name": form_ids.FORM_REUSED}, form)
     except invitations.Refused as refusal:
-        return _page(request, refusal.status, {"owner": refusal.error}, form)
+        return _page(request, refusal.status, {"owner": refusal.errors["email"]}, form)
     except Invalid as problem:
         return _page(request, 400, _error_texts(problem), form)
     return await _show_created(request, created, currency)
@@ -214,5 +214,6 @@ pages: Final = (
         create_merchant,
         fields=_FIELDS,
         proves=N_("Create a merchant"),
+        rehearsed=True,
     ),
 )

@@ -255,7 +255,7 @@ pages: Final = (
          partial(payment_refund.show_refund_form, behind=_values)),
     Page("POST", f"{_PLACE}/refund", command_permission("orders refund"),
          partial(payment_refund.create_refund, behind=_values), fields=refund_form.FIELDS,
-         about=proof_facts.of_payment),
+         rehearsed=True, about=proof_facts.of_payment),
     Page("POST", f"{_PLACE}/resend", command_permission("webhooks resend"), resend_event,
          fields=("event", "endpoint", "attempts")),
     Page("POST", f"{_PLACE}/notes", command_permission("orders note"), add_note,
@@ -264,7 +264,7 @@ pages: Final = (
         Page(
             "POST", f"{_PLACE}/{action.name}", action.permission,
             partial(perform_action, action=action), fields=("seen", "reason"),
-            proves=PAYMENT_ACTION[action.name], about=proof_facts.of_payment,
+            proves=PAYMENT_ACTION[action.name], rehearsed=True, about=proof_facts.of_payment,
         )
         for action in ACTIONS
     ),

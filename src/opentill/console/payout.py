@@ -133,7 +133,7 @@ async def record_result(request: PageRequest) -> Response:
     if not values["reason"]:
         return await _page(request, 400, event, {"reason": GIVE_A_REASON}, values)
     try:
-        result = await request.app.db.run(
+        result = await request.transact(
             lambda tx: _apply_event(tx, request, event, values["reference"], actor)
         )
     except Invalid as problem:
@@ -159,6 +159,7 @@ pages: Final = (
         record_result,
         fields=("event", "reason"),
         proves=N_("Record the result of a payout"),
+        rehearsed=True,
         about=proof_facts.of_payout,
     ),
 )

@@ -161,7 +161,7 @@ async def start_run(request: PageRequest) -> Response:
             ),
             pay_on=values["on"] or None,
         )
-        run = await request.app.db.run(lambda tx: payouts.start_run(tx, run_request, request.now))
+        run = await request.transact(lambda tx: payouts.start_run(tx, run_request, request.now))
     except Invalid as problem:
         field = str(problem.field)
         shown_at = "currency" if field == "due" else field
@@ -354,6 +354,7 @@ pages: Final = (
         start_run,
         fields=_FIELDS,
         proves=N_("Start a payout run"),
+        rehearsed=True,
     ),
     Page(
         "POST",

@@ -5,14 +5,14 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from opentill import mail, people
+from opentill import people
 from opentill.console.second_person import CANNOT_CONFIRM, approver, find_reset_refusals
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, NotFound
 from opentill.merchants import Actor, Key
 from opentill.people import STAFF_ROLES, StaffRole
 from opentill.people.lifetimes import HOUR_MS
-from opentill.portal import invitations, mail_language, render
+from opentill.portal import invitations, render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
@@ -20,7 +20,6 @@ from opentill.web.translations import N_
 _REASON: Final = "in the console"
 _KEY_CHOICES: Final = ("revoke", "keep")  # choices for the API keys of a person who is removed
 _NO_FACTOR: Final = N_("Nobody with this address has a second factor")
-_CHOOSE_ROLE: Final = N_("Choose one of the roles")
 _LAST_ADMIN: Final = N_("There must be an administrator. Give somebody else this role first")
 
 
@@ -37,7 +36,7 @@ async def _list_page(
 ) -> Response:
     async with request.app.db.connection() as tx:
         staff = await people.colleagues(tx)
-        invitations = await people.staff_invitations(tx, request.now)
+        pending = await people.staff_invitations(tx, request.now)
         resets = await people.lost_factors.open_resets(tx)
         refusals = await find_reset_refusals(tx, request, resets)
     all_values: dict[str, Any] = {
@@ -56,7 +55,7 @@ async def _list_page(
         status,
         staff=staff,
         is_only_admin=sum(person.role == "admin" for person in staff) == 1,
-        invitations=invitations,
+        invitations=pending,
         resets=resets,
         hours=request.localizer.duration(request.app.settings.factor_reset_hours * HOUR_MS),
         refusals={reset_id: CANNOT_CONFIRM[field] for reset_id, field in refusals.items()},
@@ -67,31 +66,13 @@ async def _list_page(
     )
 
 
-def _read_role(form: dict[str, str]) -> StaffRole | None:
-    return next((role for role in STAFF_ROLES if role == form.get("role")), None)
-
-
 async def invite_person(request: PageRequest) -> Response:
     """Invite a person to the staff. If there is no mail server, the page shows the link once."""
-    form = await request.form()
-    role, language = _read_role(form), mail_language.choose(request, form)
-    values: dict[str, str] = {"email": form.get("email", ""), "language": language or ""}
-    if role is None:
-        return await _list_page(request, 400, {"role": _CHOOSE_ROLE}, **values)
-    values["role"] = role
-    if language is None:
-        error = N_("Choose one of the languages")
-        return await _list_page(request, 400, {"language": error}, **values)
-    actor = people.actor_of(request.login, _REASON)
-    invitation = mail.NewInvitation(
-        email=values["email"], by=request.login.name, language=language, staff_role=role
-    )
-
     try:
-        invited, link = await invitations.invite(request, invitation, actor)
+        invitation = await invitations.invite(request, people.actor_of(request.login, _REASON))
     except invitations.Refused as refusal:
-        return await _list_page(request, refusal.status, {"email": refusal.error}, **values)
-    return await _list_page(request, link=link, invited=invited)
+        return await _list_page(request, refusal.status, refusal.errors, **refusal.entries)
+    return await _list_page(request, 200, None, **invitation)
 
 
 async def request_factor_reset(request: PageRequest) -> Response:
@@ -102,7 +83,7 @@ async def request_factor_reset(request: PageRequest) -> Response:
         return await _list_page(request, 400, {"reason": N_("Say why")}, lost=email)
     actor = Actor(people.actor_of(request.login, "").who, reason)
     try:
-        await request.app.db.run(
+        await request.transact(
             lambda tx: people.lost_factors.request_reset(tx, email, request.now, actor=actor)
         )
     except NotFound:
@@ -119,7 +100,7 @@ async def confirm_factor_reset(request: PageRequest) -> Response:
     form = await request.form()
     wait_ms = request.app.settings.factor_reset_hours * HOUR_MS
     try:
-        await request.app.db.run(
+        await request.transact(
             lambda tx: people.lost_factors.confirm(
                 tx, form.get("id", ""), approver(request), request.now,
                 reason=_REASON, wait_ms=wait_ms,
@@ -136,7 +117,7 @@ async def stop_factor_reset(request: PageRequest) -> Response:
     """Stop a reset, so that the second factors stay valid."""
     form = await request.form()
     actor = people.actor_of(request.login, _REASON)
-    await request.app.db.run(
+    await request.transact(
         lambda tx: people.lost_factors.stop(tx, form.get("id", ""), request.now, actor=actor)
     )
     return render.see_other(request, f"{PLACE}?done=reset_stopped")
@@ -147,7 +128,7 @@ async def withdraw_invitation(request: PageRequest) -> Response:
     form = await request.form()
     link = form.get("id", "")
     actor = people.actor_of(request.login, _REASON)
-    await request.app.db.run(
+    await request.transact(
         lambda tx: people.withdraw_staff_invitation(tx, link, request.now, actor=actor)
     )
     return render.see_other(request, f"{PLACE}?done=withdrawn")
@@ -185,12 +166,12 @@ async def _page(
 
 async def change_role(request: PageRequest) -> Response:
     """Give a person another role."""
-    role, person_id = _read_role(await request.form()), request.ids["person"]
+    role, person_id = invitations.chosen_staff_role(await request.form()), request.ids["person"]
     if role is None:
-        return await _page(request, 400, {"role": _CHOOSE_ROLE})
+        return await _page(request, 400, {"role": invitations.CHOOSE_ROLE})
     actor = people.actor_of(request.login, _REASON)
     try:
-        await request.app.db.run(
+        await request.transact(
             lambda tx: people.change_staff_role(tx, person_id, role, request.now, actor=actor)
         )
     except Invalid:
@@ -209,7 +190,7 @@ async def remove_person(request: PageRequest) -> Response:
             return await _page(request, keys=keys)
     actor = people.actor_of(request.login, _REASON)
     try:
-        await request.app.db.run(
+        await request.transact(
             lambda tx: people.remove_staff(
                 tx, person_id, request.now, actor=actor, revoke_keys=choice == "revoke"
             )
@@ -224,7 +205,7 @@ async def end_logins(request: PageRequest) -> Response:
     """End all logins of a person."""
     person_id = request.ids["person"]
     actor = people.actor_of(request.login, _REASON)
-    await request.app.db.run(lambda tx: people.end_logins(tx, person_id, request.now, actor=actor))
+    await request.transact(lambda tx: people.end_logins(tx, person_id, request.now, actor=actor))
     return render.see_other(request, f"{PLACE}/{person_id}?done=logins")
 
 
@@ -239,6 +220,7 @@ pages: Final = (
         invite_person,
         fields=("email", "role"),
         proves=N_("Invite a colleague"),
+        rehearsed=True,
     ),
     Page(
         "POST",
@@ -255,6 +237,7 @@ pages: Final = (
         request_factor_reset,
         fields=("lost", "reason"),
         proves=N_("Reset second factors"),
+        rehearsed=True,
     ),
     Page(
         "POST",
@@ -263,6 +246,7 @@ pages: Final = (
         confirm_factor_reset,
         fields=("id",),
         proves=N_("Confirm a reset of second factors"),
+        rehearsed=True,
     ),
     Page(
         "POST",
@@ -280,9 +264,15 @@ pages: Final = (
         change_role,
         fields=("role",),
         proves=N_("Change the role of a colleague"),
+        rehearsed=True,
     ),
     Page(
-        "POST", f"{_PERSON}/remove", "people.manage", remove_person, proves=N_("Remove a colleague")
+        "POST",
+        f"{_PERSON}/remove",
+        "people.manage",
+        remove_person,
+        proves=N_("Remove a colleague"),
+        rehearsed=True,
     ),
     Page(
         "POST",

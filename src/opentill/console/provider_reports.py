@@ -147,7 +147,7 @@ pages: Final = (
     *(
         Page("POST", kind.place, command_permission(kind.command),
              partial(dismiss_report, kind=kind),
-             fields=("merchant", "gateway", "ref", "reason", "seen"),
+             fields=("merchant", "gateway", "ref", "reason", "seen"), rehearsed=True,
              proves=N_("Close the case of a provider’s report"))
         for kind in KINDS
     ),

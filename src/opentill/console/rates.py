@@ -142,7 +142,12 @@ PLACE: Final = f"{CONSOLE_PATH}/rates"
 pages: Final = (
     Page("GET", PLACE, "rates.read", show_rates, menu=N_("Exchange rates"), group="system"),
     Page(
-        "POST", f"{PLACE}/set", "rates.manage", set_rate, fields=("base", "quote", "rate", "reason")
+        "POST",
+        f"{PLACE}/set",
+        "rates.manage",
+        set_rate,
+        fields=("base", "quote", "rate", "reason"),
+        rehearsed=True,
     ),
     Page(
         "POST",

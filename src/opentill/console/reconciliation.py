@@ -1,6 +1,7 @@
 """The inbox of differences, each resolved once; and the comparison of settlement reports."""
 
 import io
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -26,12 +27,14 @@ from opentill.core.amounts import UnreadableAmount
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.money import Money
 from opentill.db.database import Tx
+from opentill.gateways import Gateways
 from opentill.gateways.model import Bills
 from opentill.portal import lists, render
 from opentill.portal.labels import AMOUNT_ERROR
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.reconciliation import Report, ReportOfAnotherAccount, ReportWithoutPeriod, Result
+from opentill.web.templates import isolated
 from opentill.web.translations import N_, NC_
 
 _MOST_ROWS: Final = 200  # a list shows at most this many differences or bookings
@@ -96,9 +99,9 @@ async def _list_page(
             (name, request.account_name(name))
             for name in (*request.app.gateways, reconciliation.BANK)
         ],
-        gateways=tuple(request.app.gateways),
+        gateways=_choices(request, tuple(request.app.gateways)),
         chosen_gateway=gateway,
-        reporting_accounts=reporting_accounts(request),
+        reporting_accounts=_choices(request, reporting_accounts(request)),
         has_bills=any(isinstance(gateway, Bills) for gateway in request.app.gateways.values()),
         day=day,
         differences=[
@@ -114,6 +117,20 @@ async def _list_page(
         errors=errors or {},
         zone=ZONE,
     )
+
+
+def _choices(request: PageRequest, accounts: Sequence[str]) -> list[tuple[str, str]]:
+    """Return accounts with their names. Retired ones, whose reports may still come, are last."""
+    gateways, gettext = request.app.gateways, request.localizer.gettext
+    stored = gateways.accounts if isinstance(gateways, Gateways) else {}
+    retired = [name for name in accounts if name in stored and stored[name].status == "RETIRED"]
+    return [
+        *((name, request.account_name(name)) for name in accounts if name not in retired),
+        *(
+            (name, gettext(N_("{account} (retired)"), account=isolated(request.account_name(name))))
+            for name in retired
+        ),
+    ]
 
 
 async def compare_report(request: PageRequest) -> Response:
@@ -241,7 +258,7 @@ async def resolve_difference(request: PageRequest) -> Response:
         )
 
     try:
-        await request.app.db.run(work)
+        await request.transact(work)
     except Invalid as problem:
         field = str(problem.field)
         if field == "amount" and values["correction"]:
@@ -311,5 +328,6 @@ pages: Final = (
         resolve_difference,
         fields=_ALWAYS_IN_FORM,
         proves=N_("Resolve a difference"),
+        rehearsed=True,
     ),
 )

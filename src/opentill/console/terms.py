@@ -264,6 +264,7 @@ pages: Final = (
         _PLACE,
         "terms.manage",
         change_terms,
+        rehearsed=True,
         fields=(*(field.name for field in TEXT_FIELDS), fee_rows.COUNT, "reason", "version"),
         about=proof_facts.of_merchant,
     ),

@@ -5,12 +5,11 @@ from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
-from opentill import mail, merchants, people
+from opentill import merchants, people
 from opentill.core.errors import Invalid
 from opentill.dashboard import page_helpers, role_table
-from opentill.http import inputs
 from opentill.people import MERCHANT_ROLES
-from opentill.portal import invitations, mail_language, render
+from opentill.portal import invitations, render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
@@ -33,7 +32,7 @@ async def _render_team(
 ) -> Response:
     async with request.app.db.connection() as tx:
         members = await people.members(tx, request.merchant_id)
-        invitations = await people.invitations(tx, request.merchant_id, request.now)
+        pending = await people.invitations(tx, request.merchant_id, request.now)
         merchant = await merchants.find(tx, request.merchant_id)
     defaults: dict[str, Any] = {"email": "", "role": "viewer", "link": "", "invited": ""}
     defaults |= {"leaving": "", "lowered": "", "lowered_to": None, "keys": ()}
@@ -45,7 +44,7 @@ async def _render_team(
         status,
         members=members,
         owners=sum(member.role == "owner" for member in members),
-        invitations=invitations,
+        invitations=pending,
         zone=ZoneInfo(merchant.time_zone),
         roles=MERCHANT_ROLES,
         permissions=role_table.rows(),
@@ -54,57 +53,21 @@ async def _render_team(
     )
 
 
-async def check_invitation(request: PageRequest) -> Response | None:
-    """Check the entries of an invitation, and that the person is no member yet."""
-    form, role = await request.form(), invitations.chosen_role(await request.form())
-    language, email = mail_language.choose(request, form), form.get("email", "")
-    errors: dict[str, str] = {}
-    try:
-        address = people.normalize_email(inputs.check_email("email", email))
-    except Invalid:
-        errors["email"] = invitations.WRONG_ADDRESS
-    else:
-        async with request.app.db.connection() as tx:
-            members = await people.members(tx, request.merchant_id)
-        if any(member.email == address for member in members):
-            errors["email"] = invitations.IS_MEMBER
-    if role is None:
-        errors["role"] = N_("Choose one of the roles")
-    if language is None:
-        errors["language"] = N_("Choose one of the languages")
-    if not errors:
-        return None
-    entries = {"email": email, "language": language or ""} | ({"role": role} if role else {})
-    return await _render_team(request, 400, errors, **entries)
-
-
 async def invite(request: PageRequest) -> Response:
     """Invite somebody. The link is shown once if no mail server can send it."""
-    form, role = await request.form(), invitations.chosen_role(await request.form())
-    language = mail_language.choose(request, form)
-    entries = {"email": form.get("email", ""), "language": language or "", "role": role}
     actor = people.actor_of(request.login, _REASON)
-    invitation = mail.NewInvitation(
-        email=form.get("email", ""),
-        by=request.login.name,
-        language=language,
-        merchant_id=request.merchant_id,
-        role=role,
-        by_member=True,
-    )
-
     try:
-        invited, link = await invitations.invite(request, invitation, actor)
+        invitation = await invitations.invite(request, actor, request.merchant_id, by_member=True)
     except invitations.Refused as refusal:
-        return await _render_team(request, refusal.status, {"email": refusal.error}, **entries)
-    return await _render_team(request, link=link, invited=invited)
+        return await _render_team(request, refusal.status, refusal.errors, **refusal.entries)
+    return await _render_team(request, 200, None, **invitation)
 
 
 async def change_role(request: PageRequest) -> Response:
     """Change a member's role, after a choice about the API keys that exceed the new role."""
     form, role = await request.form(), invitations.chosen_role(await request.form())
     if role is None:
-        return await _render_team(request, 400, {"members": N_("Choose one of the roles")})
+        return await _render_team(request, 400, {"members": invitations.CHOOSE_ROLE})
     person, choice = form.get("person", ""), form.get("keys", "")
     if choice not in _KEYS:
         async with request.app.db.connection() as tx:
@@ -180,7 +143,7 @@ pages: Final = (
         "team.manage",
         invite,
         fields=("email", "role"),
-        check=check_invitation,
+        rehearsed=True,
         proves=N_("Invite a member"),
     ),
     Page(

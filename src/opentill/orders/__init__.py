@@ -28,6 +28,7 @@ from opentill.orders.export.service import export_csv, export_csv_limited, read_
 from opentill.orders.export_columns import COLUMNS as EXPORT_COLUMNS
 from opentill.orders.livemode import all_with_livemode, with_livemode, with_paid_livemode
 from opentill.orders.model import (
+    OPERATOR,
     TRANSITIONS,
     Event,
     HistoryRow,
@@ -141,6 +142,7 @@ __all__ = [
     "EXPORTED_STATUS",
     "EXPORT_COLUMNS",
     "MAX_SUMMED",
+    "OPERATOR",
     "SHOWN_STATUSES",
     "TRANSITIONS",
     "Change",

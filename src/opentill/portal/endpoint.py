@@ -24,7 +24,7 @@ from opentill.people import NEED_PROOF, Permission
 from opentill.portal import identity_proof, kept_forms, login_cookies, render
 from opentill.portal.model import FACTOR_PATH, Page
 from opentill.portal.portal import Portal
-from opentill.portal.request import PageRequest
+from opentill.portal.request import PageRequest, Rehearsed
 from opentill.web import forms
 from opentill.web.responses import GUARDS, PRIVATE
 
@@ -88,10 +88,8 @@ class Endpoint:
         await _check_fields(request, page)
         response = None if page.check is None else await page.check(request)
         if response is None and needs_proof:
-            response = await identity_proof.require(request, page.allowed, page)
-        if response is not None:
-            return response
-        return await page.handler(request)
+            response = await _require_proof(request, page)
+        return response if response is not None else await page.handler(request)
 
     def _page(self, method: str) -> Page[Any]:
         if not self._pages:
@@ -218,6 +216,30 @@ async def _check_fields(request: PageRequest, page: Page[Any]) -> None:
     except PayloadTooLarge:  # the handler reports which file is too large
         return
     forms.require_fields(form, page.fields)
+
+
+async def _require_proof(request: PageRequest, page: Page[Any]) -> Response | None:
+    """Return the page that asks for a proof, or the errors of the form; None if it was proved."""
+    response = await _rehearse(request, page) if page.rehearsed else None
+    if response is None:
+        response = await identity_proof.require(request, page.allowed, page)
+    return response
+
+
+async def _rehearse(request: PageRequest, page: Page[Any]) -> Response | None:
+    """Run the handler of a form without storing anything; return its errors, None without.
+
+    Nobody enters a password for a form that is then refused.
+    """
+    if request.login.is_proved(request.now) or request.proof_fields:
+        return None
+    request.is_rehearsal = True
+    try:
+        return await page.handler(request)
+    except Rehearsed:
+        return None
+    finally:
+        request.is_rehearsal = False
 
 
 async def _allow_files(request: PageRequest, page: Page[Any]) -> None:

@@ -45,7 +45,7 @@ async def run_once(request: PageRequest, work: Callable[[Tx], Awaitable[str]]) -
     form = dict(await request.form())
     form_id = form.pop(FIELD, "")
     if _SHAPE.fullmatch(form_id) is None:
-        return await request.app.db.run(work)
+        return await request.transact(work)
     key = f"form {form_id}"
     entries = msgspec.json.encode([request.login.person_id, sorted(form.items())])
     digest = idempotency.fingerprint("POST", request.path, entries)
@@ -60,7 +60,7 @@ async def run_once(request: PageRequest, work: Callable[[Tx], Awaitable[str]]) -
         await idempotency.store(tx, request.merchant_id, key, _REDIRECTED, object_id.encode())
         return object_id
 
-    return await request.app.db.run(once)
+    return await request.transact(once)
 
 
 async def create_secret(
@@ -75,7 +75,7 @@ async def create_secret(
     """
     form = await request.form()
     if _SHAPE.fullmatch(form.get(FIELD, "")) is None:
-        return await request.app.db.run(work)
+        return await request.transact(work)
     entries = msgspec.json.encode([request.login.person_id, sorted(form.items())])
     digest = idempotency.fingerprint("POST", request.path, entries)
     key = f"form {digest.hex()}"
@@ -92,4 +92,4 @@ async def create_secret(
         await idempotency.store(tx, request.merchant_id, key, _SHOWN, encrypted)
         return secret
 
-    return await request.app.db.run(once)
+    return await request.transact(once)

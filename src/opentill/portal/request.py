@@ -1,8 +1,8 @@
 """A request for a page, and the person who makes it."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeVar
 from urllib.parse import parse_qsl, unquote, urlencode
 
 from starlette.types import Receive, Scope
@@ -10,8 +10,10 @@ from starlette.types import Receive, Scope
 from opentill import context
 from opentill.core.errors import Invalid, Problem, or_not_found
 from opentill.core.ids import is_id
+from opentill.db.database import Tx
 from opentill.disputes import WaitingCases
 from opentill.gateways import account_name
+from opentill.orders import OPERATOR
 from opentill.people import Access, Browser, Credentials, Login, Permission, Site, staff_may
 from opentill.portal.labels import GATEWAY_TITLE
 from opentill.portal.model import CONSOLE_PATH, PROOF_PREFIX, SENDER
@@ -20,6 +22,7 @@ from opentill.server.protocol import ALLOW_BODY_S
 from opentill.server.upload_limits import Uploads
 from opentill.web import forms, language, templates
 
+T = TypeVar("T")
 _MAX_FIELDS: Final = 50
 # Fields of the query that report the result of an action. A page shows them once.
 _RESULTS: Final = frozenset({"other_person", "done", "rows", "matched", "found"})
@@ -35,6 +38,10 @@ _NO_FILTERS: Final = _RESULTS | {
     "sort",
     "test",
 }
+
+
+class Rehearsed(Exception):
+    """The form was rehearsed without an error; nothing of it is stored."""
 
 
 class PageRequest:
@@ -82,6 +89,8 @@ class PageRequest:
         self._pending: Login | None = None
         self._access: Access | None = None
         self.new_cookies: list[str] = []
+        # Whether the form is only rehearsed, before its sender has proved who they are.
+        self.is_rehearsal = False
         # How much waits for the person on pages of the menu, by their paths below the portal's.
         self.waiting: Mapping[str, int] = {}
         self.cases: WaitingCases | None = None  # these cases, once they have been read
@@ -92,8 +101,11 @@ class PageRequest:
     def account_name(self, gateway: str) -> str:
         """Return how pages name a gateway account by its id: its label and its gateway.
 
-        An account of the environment has no label: pages name its gateway, or the bank.
+        An account of the environment has no label: pages name its gateway, or the bank. Payments
+        that staff marked as paid have none either.
         """
+        if gateway == OPERATOR:
+            return self.localizer.gettext("Manual payments")
         name = account_name(self.app.gateways, gateway)
         title = GATEWAY_TITLE.get(name) if name == gateway else None
         return name if title is None else self.localizer.gettext(title)
@@ -201,6 +213,18 @@ class PageRequest:
             browser=self.browser,
             is_known_browser=True,
         )
+
+    async def transact(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run ``work`` in a transaction; if the form is only rehearsed, undo it.
+
+        Raises the exceptions of ``work``, and then Rehearsed in a rehearsal.
+        """
+
+        async def rehearse(tx: Tx) -> T:
+            await work(tx)
+            raise Rehearsed
+
+        return await self.app.db.run(rehearse if self.is_rehearsal else work)
 
     async def form(self) -> dict[str, str]:
         """Return the fields of the form. Raises the errors of ``forms.read``."""
