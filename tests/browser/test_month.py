@@ -133,7 +133,7 @@ async def _refund_despite_lost_responses(month: Month) -> None:
 
     async def is_returned() -> bool:
         await fin.open_page(f"/console/payments/{duplicate_order}")
-        return "The second payment was refunded" in await fin.main_text()
+        return "The second payment of $24.50 was refunded" in await fin.main_text()
 
     assert await eventually(is_returned), "the second payment is not given back"
     refunds = ((duplicate_attempt, 2450), (await month.paid_attempt_id(order_id), 1000))

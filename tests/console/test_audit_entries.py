@@ -73,6 +73,40 @@ def test_every_action_of_the_source_has_a_name() -> None:
         ),
         ("agreement accept", f"version 3 {_DIGEST}", "Agreement accepted", "Version 3"),
         ("payouts account", "a <b>, of Ada", "Bank account changed", "a <b> of Ada"),
+        (
+            "gateways rules set",
+            (
+                "rr_01m8epskanffzbqntfper522n6: 2: CREDIT_CARD|ALIPAY USD: ACCOUNTS: sandbox,"
+                " before: every payment: COST"
+            ),
+            "Routing rule changed",
+            "Rule 2: Card, Alipay · USD → Sandbox bank, before: Every payment → Lowest cost first",
+        ),
+        (
+            "gateways pause",
+            "sandbox: account of the environment",
+            "Gateway account paused",
+            "Sandbox bank, of the settings",
+        ),
+        (
+            "approvals request",
+            (
+                "areq_01m8epskanffzbqntfper522n6: payout-returned of 584.96 USD for"
+                " po_01m8epskanffzbqntfper522n6, waiting"
+            ),
+            "Approval requested",
+            "Payout marked as returned: $584.96 for po_…r522n6",
+        ),
+        (
+            "approvals approve",
+            (
+                "areq_01m8epskanffzbqntfper522n6: refund of 5.00 USD for"
+                " order_01m8epskanffzbqntfper522n6, asked for by ada@example.com"
+                " (per_01m8epskanffzbqntfper522n6)"
+            ),
+            "Request approved",
+            "Refund: $5.00 for order_…r522n6, requested by ada@example.com",
+        ),
         ("an unknown act", f"of {_DIGEST}", "an unknown act", "of ab12cd34…"),
     ],
 )
@@ -86,7 +120,7 @@ def test_an_entry_is_a_sentence(
     page = auditor.get("/console/audit", params={"query": actor.reason, "merchant": shop.id}).text
     (shown,) = re.findall(r"<div><strong>(.*?)</div></td>", page)
     shown_name, _, shown_details = html.unescape(shown).partition("</strong>")
-    assert (shown_name, re.sub(r"</?(bdi|br|span|code)\b[^>]*>", "", shown_details)) == (
+    assert (shown_name, re.sub(r"</?(a|bdi|br|span|code)\b[^>]*>", "", shown_details)) == (
         name,
         details,
     )

@@ -162,7 +162,11 @@ def test_a_payment_is_confirmed_once_with_a_reason(shop: Shop) -> None:
     for _ in range(2):  # a double click submits the form twice
         response = agent.post(f"{path}/confirm", form | REASON)
         assert response.headers["location"] == f"{path}?done=confirm"
-    assert "The payment is marked as paid" in agent.get(f"{path}?done=confirm").text
+    done = agent.get(f"{path}?done=confirm").text
+    assert "The payment is marked as paid" in done
+    marked_by = re.search(r"<dt>Marked as paid by</dt><dd>(.*?)</dd>", done)
+    assert marked_by is not None
+    assert agent.email in marked_by[1]
     conflict = agent.post(f"{path}/revoke", revoke_form | REASON)
     assert conflict.status_code == 409
     assert "Not paid yet → Paid" in conflict.text
@@ -403,6 +407,10 @@ def test_staff_record_the_return_of_a_duplicate_payment_that_the_gateway_refused
         assert response.headers["location"].endswith("?done=given-back")
     after = server.tx(lambda tx: orders.find_attempt(tx, shop.id, duplicate.id))
     assert after.status == "GIVEN_BACK"
+    page = re.sub(r"<[^>]+>", "", visitor.get(path).text)
+    amount = f"${duplicate.amount_minor / 100:.2f}"
+    assert f"A second payment of {amount} arrived" in page
+    assert f"The second payment of {amount} was refunded" in page
     assert ("orders given-back", REASON["reason"]) in read_audit_rows(shop, visitor)
     assert read_status(shop, order_id) == "PAID"
 

@@ -198,7 +198,7 @@ def test_the_explanation_says_which_account_is_chosen_and_why_not_the_others(
         )
     site.admin.post(f"/console/gateway-accounts/{paused.id}/status", {"status": "PAUSED"})
     text = explain(site)
-    assert "sandbox Takes it order of the gateways in the settings" in text
+    assert "sandbox Takes it Order of the gateways in the settings" in text
     assert "Small bank (sandbox) Does not take it The amount is outside its limits" in text
     assert "Limited bank (sandbox) Does not take it It has reached its limit of the day" in text
     assert "Paused bank (sandbox) Does not take it It is paused" in text

@@ -120,7 +120,7 @@ def test_late_reports_are_in_the_timeline_at_the_time_of_their_arrival(
         "Dispute lost: $20.00",
         "The second payment could not be refunded; the operator takes care of it",
         "The bank reports another amount than the one due",
-        "A second payment arrived and will be refunded",
+        "A second payment of $20.00 arrived and will be refunded",
         "The attempt was declined",
     ]
     assert [line for line in timeline if line in expected] == expected, timeline
@@ -146,7 +146,7 @@ def test_the_timeline_shows_a_duplicate_payment_that_was_returned_manually(
         create_person(shop.api_server, shop.id, "owner").get(page_path(shop, order.id))
     )
     expected = [
-        "The second payment was refunded",
+        "The second payment of $20.00 was refunded",
         "The second payment could not be refunded; the operator takes care of it",
     ]
     assert [line for line in timeline if line in expected] == expected, timeline

@@ -1,25 +1,27 @@
 """The entries of the audit log as people read them: names of actions, and details as sentences.
 
 The log stores an action as a code and its object as text, which the hashes protect. ``ACTION`` has
-a name for each code, and ``SENTENCES`` the sentences for texts of a known form. Other texts are
-shown as they are, with ids as links.
+a name for each code, and ``audit_sentences.py`` the sentences for texts of a known form. Other
+texts are shown as they are, with ids as links.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Final, NamedTuple
+from typing import Final
 
 from markupsafe import Markup, escape
 
-from opentill.console.labels import MERCHANT_STATUS
+from opentill.console.audit_routing import write_account, write_rule
+from opentill.console.audit_sentences import SENTENCES
+from opentill.console.labels import MERCHANT_STATUS, MOVEMENT_KIND
 from opentill.console.merchant_labels import CAPABILITY, TERM
 from opentill.core.money import EXPONENTS, Money
 from opentill.merchants import AuditRow
 from opentill.portal.labels import ROLE, STAFF_ROLE
 from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
-from opentill.web.translations import N_, NC_
+from opentill.web.translations import N_
 
 ACTION: Final[Mapping[str, str]] = {
     "agreement accept": N_("Agreement accepted"),
@@ -81,7 +83,7 @@ ACTION: Final[Mapping[str, str]] = {
     "mail set": N_("Email settings changed"),
     "merchants apply": N_("Merchant applied"),
     "merchants approve": N_("Merchant approved"),
-    "merchants capability": N_("Payments, refunds or payouts switched"),
+    "merchants capability": N_("Payments, refunds or payouts turned on or off"),
     "merchants close": N_("Merchant closed"),
     "merchants create": N_("Merchant created"),
     "merchants decline": N_("Merchant declined"),
@@ -162,8 +164,12 @@ _AMOUNT: Final = re.compile(r"(-?[0-9]{1,18}(?:\.[0-9]{1,4})?) ([A-Z]{3})", re.A
 _ID: Final = re.compile(r"\b([a-z]{2,6})_[0-9a-z]{14,}([0-9a-z]{6})\b", re.ASCII)
 _DIGEST: Final = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32,}\b", re.ASCII)
 _NAMED_PERSON: Final = re.compile(r" \(per_[0-9a-z]+\)", re.ASCII)
-_ROLES: Final[dict[str, str]] = dict(ROLE.items())
-_STAFF_ROLES: Final[dict[str, str]] = dict(STAFF_ROLE.items())
+# Group → the names of its values.
+_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "kind": dict(MOVEMENT_KIND.items()),
+    "role": dict(ROLE.items()),
+    "staff_role": dict(STAFF_ROLE.items()),
+}
 # The prefix of an id → the path below /console of the page that shows its object.
 _PAGES: Final[Mapping[str, str]] = {
     "dif": "reconciliation",
@@ -173,154 +179,6 @@ _PAGES: Final[Mapping[str, str]] = {
     "per": "people",
     "po": "payouts",
     "run": "payout-runs",
-}
-
-
-class Sentence(NamedTuple):
-    """A sentence for texts that match ``pattern``; the groups are its values, by name."""
-
-    pattern: re.Pattern[str]
-    text: str
-
-
-def _sentence(pattern: str, text: str) -> Sentence:
-    return Sentence(re.compile(pattern, re.ASCII), text)
-
-
-_ADJUSTMENT: Final = (
-    _sentence(r"mov_\w+: (?P<amount>-?[0-9.]+ [A-Z]{3}) \w+, done", "{amount}"),
-    _sentence(
-        r"mov_\w+: (?P<amount>-?[0-9.]+ [A-Z]{3}) \w+ for (?P<id>order_\w+), done",
-        NC_("audit log", "{amount} for {id}"),
-    ),
-    _sentence(
-        r"mov_\w+: (?P<amount>-?[0-9.]+ [A-Z]{3}) \w+( for order_\w+)?, waiting",
-        N_("{amount}, waiting for approval"),
-    ),
-)
-_ENDPOINT: Final = _sentence(r"(?P<id>whe_\w+) (?P<text>https?://\S+)", "{text}")
-_INVITED_STAFF: Final = _sentence(
-    r"inv_\w+ (?P<text>\S+) as staff, (?P<staff_role>\w+)", N_("{text} as staff: {staff_role}")
-)
-_INVITED: Final = _sentence(r"inv_\w+ (?P<text>\S+) as (?P<role>\w+)", N_("{text} as {role}"))
-# Action → sentences, of which the first that matches is used.
-SENTENCES: Final[Mapping[str, tuple[Sentence, ...]]] = {
-    "agreement accept": (_sentence(r"version (?P<text>\S+) [0-9a-f]{64}", N_("Version {text}")),),
-    **dict.fromkeys(
-        (
-            "balance correct",
-            "balance fee",
-            "balance freeze",
-            "balance prepay",
-            "balance recharge",
-            "balance topup",
-            "balance unfreeze",
-            "balance unprepay",
-        ),
-        _ADJUSTMENT,
-    ),
-    "disputes deadline": (
-        _sentence(r"(?P<id>dp_\w+) until (?P<text>.+)", N_("{id}: respond by {text}")),
-    ),
-    **dict.fromkeys(
-        ("disputes evidence", "disputes evidence removed"),
-        (_sentence(r"(?P<id>dp_\w+) (?P<text>.+) SHA-256 [0-9a-f]{64}", "{id}: {text}"),),
-    ),
-    "keys create": (
-        _sentence(r"key_\w+ (?P<hint>\S+), named (?P<text>.+)", N_("“{text}”, {hint}")),
-        _sentence(r"key_\w+ (?P<text>.+)", "{text}"),
-    ),
-    "keys regenerate": (
-        _sentence(
-            r"key_\w+ (?P<hint>\S+) becomes key_\w+ (?P<text>.+)", N_("{hint} is now {text}")
-        ),
-    ),
-    "keys rename": (_sentence(r"key_\w+ (?P<text>.+)", "{text}"),),
-    "keys revoke": (_sentence(r"key_\w+ (?P<text>.+)", "{text}"),),
-    "merchants create": (
-        _sentence(
-            r"(?P<text>.+), settled in (?P<currency>[A-Z]{3})", N_("{text}, settled in {currency}")
-        ),
-    ),
-    "merchants note": (_sentence(r"note (?P<number>[0-9]+)", N_("Note {number}")),),
-    "payouts account": (
-        _sentence(
-            r"(?P<hint>.+) → (?P<text>.+), of (?P<holder>.+)",
-            N_("Now {text} of {holder}, before {hint}"),
-        ),
-        _sentence(r"(?P<text>.+), of (?P<holder>.+)", N_("{text} of {holder}")),
-    ),
-    "payouts create": (
-        _sentence(r"(?P<id>po_\w+): everything available", N_("{id} of everything available")),
-        _sentence(r"(?P<id>po_\w+): (?P<amount>-?[0-9.]+ [A-Z]{3})", N_("{id} of {amount}")),
-    ),
-    "payouts paid": (
-        _sentence(r"(?P<id>po_\w+) (?P<text>.+)", N_("{id}, bank’s reference {text}")),
-    ),
-    "payouts file": (
-        _sentence(
-            r"(?P<id>run_\w+): (?P<text>\w+), at most (?P<number>[0-9]+) payouts in"
-            r" (?P<currency>[A-Z]{3})",
-            N_("{id} as {text}; payouts in {currency}: {number}"),
-        ),
-    ),
-    "payouts report": (_sentence(r"rec_\w+: .+", ""),),
-    "payouts run": (
-        _sentence(
-            r"(?P<id>run_\w+): (?P<currency>[A-Z]{3}), paid on (?P<text>.+)",
-            N_("{id} in {currency}, paid on {text}"),
-        ),
-    ),
-    "people accept": (
-        _sentence(r"inv_\w+ as staff, (?P<staff_role>\w+)", N_("As staff: {staff_role}")),
-        _sentence(r"inv_\w+ as (?P<role>\w+)", NC_("audit log", "As {role}")),
-    ),
-    "people invite": (_INVITED_STAFF, _INVITED),
-    "people logout": (
-        _sentence(
-            r"per_\w+ (?P<text>\S+): (?P<number>[0-9]+) logins",
-            N_("{text}; logins ended: {number}"),
-        ),
-    ),
-    "people remove": (
-        _sentence(r"per_\w+ (?P<text>\S+), (?P<role>\w+)", "{text}, {role}"),
-        _sentence(r"(?P<id>per_\w+), staff", "{id}"),
-    ),
-    "people role": (
-        _sentence(
-            r"per_\w+ (?P<text>\S+), staff: (?P<staff_role>\w+) becomes (?P<new_staff_role>\w+)",
-            "{text}: {staff_role} → {new_staff_role}",
-        ),
-        _sentence(
-            r"per_\w+ (?P<text>\S+), (?P<role>\w+) becomes (?P<new_role>\w+)",
-            "{text}: {role} → {new_role}",
-        ),
-    ),
-    "people second factor": (
-        _sentence(r"per_\w+ set up", N_("Set up")),
-        _sentence(r"per_\w+ removed", NC_("authenticator", "Removed")),
-    ),
-    "people visit": (_sentence(r"ses_\w+", ""),),
-    "people withdraw": (_sentence(r"inv_\w+ (?P<text>\S+)", "{text}"),),
-    "profile logo": (
-        _sentence(r"[0-9a-f]{64} removed", NC_("logo", "Removed")),
-        _sentence(r"[0-9a-f]{64} (?P<text>.+)", "{text}"),
-    ),
-    "rates import": (
-        _sentence(
-            r"(?P<number>[0-9]+) rates of (?P<count>[0-9]+) currencies, .*",
-            N_("Rates: {number}, currencies: {count}"),
-        ),
-    ),
-    "rates set": (
-        _sentence(
-            r"(?P<currency>[A-Z]{3}) (?P<other>[A-Z]{3}) (?P<text>[0-9.]+)( from .+)?",
-            "1 {currency} = {text} {other}",
-        ),
-    ),
-    "reconcile": (_sentence(r"rec_\w+: (?P<text>\S+) [0-9a-f]{64}", N_("Gateway {text}")),),
-    "webhooks add": (_ENDPOINT,),
-    "webhooks remove": (_ENDPOINT,),
 }
 _STATUSES: Final = re.compile(r"(?:(\w+): )?([A-Z]+) → ([A-Z]+), off: (.+)", re.ASCII)
 _TERMS: Final = re.compile(r"version [0-9]+: (.+)", re.ASCII)
@@ -351,18 +209,16 @@ def details(request: PageRequest, row: AuditRow) -> Markup:
 
 
 def _write_value(request: PageRequest, group: str, value: str) -> Markup:
-    localizer = request.localizer
-    match group.removeprefix("new_"):
+    localizer, name = request.localizer, group.removeprefix("new_").removeprefix("old_")
+    if name in _WRITERS:
+        return _WRITERS[name](request, value)
+    if value in _NAMES.get(name, {}):
+        return localizer.gettext(_NAMES[name][value])
+    match name:
         case "amount":
             return _write_amounts(localizer, escape(value))
         case "number" | "count":
             return escape(localizer.number(int(value)))
-        case "role" if value in _ROLES:
-            return localizer.gettext(_ROLES[value])
-        case "staff_role" if value in _STAFF_ROLES:
-            return localizer.gettext(_STAFF_ROLES[value])
-        case "id":
-            return link_ids(request, value)
         case _:
             return Markup("<bdi>{}</bdi>").format(value)
 
@@ -424,3 +280,15 @@ def link_ids(request: PageRequest, text: str) -> Markup:
     html = _ID.sub(replace, str(escape(_NAMED_PERSON.sub("", text))))
     html = _DIGEST.sub(r"\1…", html)
     return _write_amounts(request.localizer, Markup(html))  # noqa: S704 - the text is escaped
+
+
+def _write_who(_: PageRequest, text: str) -> Markup:
+    return Markup("<bdi>{}</bdi>").format(_NAMED_PERSON.sub("", text))
+
+
+_WRITERS: Final[Mapping[str, Callable[[PageRequest, str], Markup]]] = {
+    "account": write_account,
+    "id": link_ids,
+    "rule": write_rule,
+    "who": _write_who,
+}

@@ -15,7 +15,7 @@ from opentill.web.templates import isolated
 from opentill.web.translations import N_
 
 _NOTED: Final[Mapping[str, str]] = {
-    "applied at /apply": N_("Applied at /apply"),
+    "applied at /apply": N_("Application form"),
     "as an owner": N_("As an owner"),
     "asked for on the page of a forgotten password": N_("Forgotten password"),
     "by OpenTill itself": N_("By OpenTill itself"),

@@ -84,6 +84,7 @@ async def show_merchant(request: PageRequest) -> Response:
         account = await payouts.find_account(tx, merchant_id)
         held_since = await payouts.account_held_since(tx, merchant_id)
         newest_payouts = await payouts.list_newest(tx, merchant_id, _NEWEST, 0)
+        runs = await payouts.find_runs_of_payouts(tx, newest_payouts)
     newest_payments = list[Order]()
     if request.may("payments.read"):
         newest_payments, _ = await orders.list_page(
@@ -127,7 +128,11 @@ async def show_merchant(request: PageRequest) -> Response:
             for order in newest_payments
         ],
         payouts=[
-            (payout, localizer.amount(Money(payout.amount_minor, payout.currency)))
+            (
+                payout,
+                runs.get((payout.merchant_id, payout.id)),
+                localizer.amount(Money(payout.amount_minor, payout.currency)),
+            )
             for payout in newest_payouts
         ],
         last_statement=(

@@ -58,7 +58,8 @@ def reason_text(request: PageRequest, reason: RouteReason) -> Markup:
     passed = (
         _(OBSTACLE[each.why], account=request.account_name(each.account)) for each in reason.passed
     )
-    return Markup("; ").join([*rule, _(text, **used), *passed])
+    reasons = Markup("; ").join([*rule, _(text, **used), *passed])
+    return reasons if rule else reasons[:1].upper() + reasons[1:]
 
 
 def _rule_text(request: PageRequest, rule_id: str) -> Markup:

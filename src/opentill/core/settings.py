@@ -213,8 +213,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         values.amount,
         N_("Approval limit"),
         N_(
-            "Adjustments and payouts above this amount, in the merchant’s currency, need a second "
-            "person."
+            "Payouts, refunds and adjustments above this amount, in the merchant’s currency, need "
+            "a second person."
         ),
         "never",
     ] = None

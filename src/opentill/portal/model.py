@@ -53,7 +53,7 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
     # Checks the form before the step-up, so that nobody enters a password for a form that is then
     # refused; returns the page with its errors, None if it may be handled.
     check: Callable[[R], Awaitable[Response | None]] | None = None
-    # Whether the handler itself is that check: it is run without storing anything (decision 0170).
+    # Whether the handler itself is that check: it is run without storing anything (decision 0173).
     # Such a handler stores everything by ``run_once``, ``create_secret`` or ``transact``.
     rehearsed: bool = False
     # What the form does, for the page that asks for the proof; "": the text of its permission.

@@ -46,8 +46,6 @@ _ATTEMPT_EVENTS: Final = {
     "DECLINED": "declined",
     "REFUSED": "refused",
     "VOIDED": "voided",
-    "DUPLICATE": "duplicate_payment",
-    "GIVEN_BACK": "payment_given_back",
 }
 _DISPUTE_RESPONSES: Final = {
     "ACCEPTED": N_("Dispute of {amount} accepted by {who}"),
@@ -71,6 +69,7 @@ _HISTORY_TONES: Final = {
 # Why a CLOSED order was not paid → the event of the history with the same name for the end.
 _CLOSED_AS: Final = {"CANCELED": "voided", "DECLINED": "refused"}
 
+_BY_HAND: Final = "confirmed by "  # begins the cause of a payment that staff marked as paid
 # A payment or refund that the bank confirms within this time (ms) is one item.
 _AT_ONCE: Final = 60_000
 
@@ -152,7 +151,9 @@ class Timeline:
             sentence = self._gettext("Payment attempt: {method}", method=method)
             facts = self._attempt_facts(attempt)
             yield Item(at=attempt.created_at, sentence=sentence, facts=facts)
-            if attempt.status in _ATTEMPT_TONES:
+            if attempt.status in {"DUPLICATE", "GIVEN_BACK"}:
+                yield from self._second_payment(attempt)
+            elif attempt.status in _ATTEMPT_TONES:
                 yield self._attempt_end(attempt)
 
     def _paid_at_once(self, attempt: PaymentAttempt) -> bool:
@@ -161,6 +162,30 @@ class Timeline:
         if order.paid_at is None or attempt.id != order.paid_attempt_id:
             return False
         return order.paid_at - attempt.created_at < _AT_ONCE
+
+    def _second_payment(self, attempt: PaymentAttempt) -> Iterator[Item]:
+        """Yield the arrival of money for an order that was paid already, and its return."""
+        amount = self._amount(attempt.amount_minor, attempt.currency)
+        is_returned = attempt.status == "GIVEN_BACK"
+        sentence = (
+            N_("A second payment of {amount} arrived")
+            if is_returned
+            else N_("A second payment of {amount} arrived and will be refunded")
+        )
+        reference: Fact = (N_("Reference of the gateway"), attempt.provider_ref)
+        yield Item(
+            at=self._time_of(attempt, "duplicate_payment"),
+            sentence=self._gettext(sentence, amount=amount),
+            tone=_ATTEMPT_TONES["DUPLICATE"],
+            facts=(reference,) if attempt.provider_ref else (),
+        )
+        if is_returned:
+            yield Item(
+                at=self._time_of(attempt, "payment_given_back"),
+                sentence=self._gettext(
+                    "The second payment of {amount} was refunded", amount=amount
+                ),
+            )
 
     def _attempt_end(self, attempt: PaymentAttempt) -> Item:
         facts: list[Fact] = []
@@ -176,15 +201,14 @@ class Timeline:
             if attempt.status == "DECLINED" and reason == "canceled":
                 sentence, tone, facts = DECLINE_NAME["canceled"], "", facts[1:]
         return Item(
-            at=self._ended_at(attempt),
+            at=self._time_of(attempt, _ATTEMPT_EVENTS.get(attempt.status)),
             sentence=self._gettext(sentence),
             tone=tone,
             facts=tuple(facts),
         )
 
-    def _ended_at(self, attempt: PaymentAttempt) -> int:
-        """Return when an attempt got its status; ``updated_at`` may be later."""
-        event = _ATTEMPT_EVENTS.get(attempt.status)
+    def _time_of(self, attempt: PaymentAttempt, event: str | None) -> int:
+        """Return when an event of an attempt was recorded last, or else its last change."""
         times = [
             row.at
             for row in self._payment.history
@@ -197,13 +221,23 @@ class Timeline:
         if order.paid_at is None:
             return
         method = self._method(order.payment_method) if order.payment_method else "–"
+        confirmed = self._confirmed_by() if self._for_staff else ()
         paid = [one for one in self._payment.attempts if self._paid_at_once(one)]
         yield Item(
             at=order.paid_at,
             sentence=self._gettext("Paid: {method}", method=method),
             tone="good",
-            facts=tuple(fact for one in paid for fact in self._attempt_facts(one)),
+            facts=(*confirmed, *(fact for one in paid for fact in self._attempt_facts(one))),
         )
+
+    def _confirmed_by(self) -> tuple[Fact, ...]:
+        """Return who marked the payment as paid, and why; nothing if a gateway reported it."""
+        for row in self._payment.history:
+            if row.event == "confirmed" and row.cause.startswith(_BY_HAND):
+                who, _, reason = row.cause.removeprefix(_BY_HAND).partition(": ")
+                by: Fact = (N_("Marked as paid by"), self._payment.names.show(who))
+                return (by, (N_("Reason"), reason)) if reason else (by,)
+        return ()
 
     def _refunds(self) -> Iterator[Item]:
         for refund in reversed(self._payment.refunds):
