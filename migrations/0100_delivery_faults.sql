@@ -7,11 +7,11 @@ alter table delivery_attempts add column fault text;
 
 -- [webhooks] The number of failures in its schedule after which a delivery was last sent before its time: at
 -- most once after each of them.
-alter table webhook_deliveries add column sent_early_after integer;
+alter table webhook_deliveries add column sent_early_failures integer;
 
 -- [epay] The fault of the last try, the number of tries after which a notification was last sent before its time,
 -- and until when a worker is sending it.
 alter table epay_notifications
     add column fault text,
-    add column sent_early_after integer,
+    add column sent_early_failures integer,
     add column sending_until bigint;

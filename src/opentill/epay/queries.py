@@ -354,7 +354,7 @@ _WAITING_FOR_SERVER = f"""
         where merchant_id = :merchant_id and due_at is not null order by due_at limit 1000
     ) near
     join epay_orders e on e.merchant_id = :merchant_id and e.order_id = near.order_id
-    where near.tries > 0 and near.sent_early_after is distinct from near.tries
+    where near.tries > 0 and near.sent_early_failures is distinct from near.tries
         and coalesce(near.sending_until, 0) <= :now::bigint and {_SERVER} = (
             select {_SERVER} from epay_orders e
             where e.merchant_id = :merchant_id and e.order_id = :order_id)
@@ -367,14 +367,14 @@ CLAIM_EARLY = Query(
     f"""
     with next as ({_WAITING_FOR_SERVER})
     update epay_notifications n set due_at = :lease_until::bigint, sending_until = :lease_until,
-        sent_early_after = tries
+        sent_early_failures = tries
     from next
     where n.merchant_id = :merchant_id and n.order_id = next.order_id and n.state = 'WAITING'
         and coalesce(n.sending_until, 0) <= :now::bigint and not exists (
             select from epay_notifications other
             where other.merchant_id = :merchant_id
                 and other.due_at between :now::bigint and :lease_until::bigint
-                and other.sent_early_after = other.tries and other.sending_until > :now::bigint)
+                and other.sent_early_failures = other.tries and other.sending_until > :now::bigint)
     returning n.merchant_id, n.order_id, state, n.due_at, tries, answer as result, fault,
         n.created_at, updated_at, next.due_at as due_before
     """,  # noqa: S608 - interpolates constants of this program only
@@ -400,7 +400,7 @@ RESEND = Query(
     Notice,
     """
     update epay_notifications set state = 'WAITING', due_at = :now::bigint, tries = 0,
-        sent_early_after = null, sending_until = null,
+        sent_early_failures = null, sending_until = null,
         updated_at = :now::bigint
     where merchant_id = :merchant_id and order_id = :order_id
     returning merchant_id, order_id, state, due_at, tries, answer as result, fault, created_at,

@@ -183,12 +183,12 @@ ADVANCE = Value(
         cross join lateral (
             select merchant_id, endpoint_id, event_id from webhook_deliveries
             where merchant_id = lease.merchant_id and endpoint_id = lease.endpoint_id
-                and try_at > :now and step > 0 and sent_early_after is distinct from step
+                and try_at > :now and step > 0 and sent_early_failures is distinct from step
             order by event_id limit :limit
         ) d
     ), advanced as (
         update webhook_deliveries d set try_at = chosen.first, step = d.step - 1,
-            sent_early_after = d.step
+            sent_early_failures = d.step
         from chosen
         where d.merchant_id = chosen.merchant_id and d.endpoint_id = chosen.endpoint_id
             and d.event_id = chosen.event_id and d.status = 'PENDING'

@@ -328,7 +328,7 @@ RESEND = Query(
     select merchant_id, :endpoint_id, id, type, 'PENDING', 0, 0, :now, :now, :now from events
     where merchant_id = :merchant_id and id = :event_id
     on conflict (merchant_id, endpoint_id, event_id) do update
-        set status = 'PENDING', step = 0, sent_early_after = null, try_at = :now,
+        set status = 'PENDING', step = 0, sent_early_failures = null, try_at = :now,
             updated_at = greatest(d.updated_at, :now)
     returning d.*
     """,
@@ -367,7 +367,7 @@ RESEND_RANGE = Query(
             attempts, step, try_at, created_at, updated_at)
         select :merchant_id, :endpoint_id, id, type, 'PENDING', 0, 0, :now, :now, :now from chosen
         on conflict (merchant_id, endpoint_id, event_id) do update
-            set status = 'PENDING', step = 0, sent_early_after = null, try_at = :now,
+            set status = 'PENDING', step = 0, sent_early_failures = null, try_at = :now,
                 updated_at = greatest(d.updated_at, :now)
     )
     select count(*) as count, max(id) as last from chosen
