@@ -1,73 +1,24 @@
-"""The Epay V2 gateway: what it sends, and which responses and notices it believes."""
+"""The Epay V2 gateway: what it sends, and which responses it believes."""
 
 import json
 import time
 from typing import Any
-from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
 
-from opentill.core.errors import Unavailable
+from gateways.epay_v2_till import Till, order, refusal, signed
 from opentill.core.ids import new_id
 from opentill.core.money import Money
-from opentill.gateways import PaymentOutcome
 from opentill.gateways.accounts import check
 from opentill.gateways.conformance.case import repeated
 from opentill.gateways.epay import rsa_signature
-from opentill.gateways.epay_v2 import EpayV2Gateway, wire
-from opentill.gateways.model import BadCallback, GatewayPaymentEvent
-from opentill.outgoing.client import Outgoing, Response
+from opentill.gateways.epay_v2 import wire
 from support.epay_v2_bank import EpayV2BankShop, stranger_public_key
 from support.ports import free_socket, url_of
-from support.wallet_shop import id_of_age, now_ms
+from support.wallet_shop import id_of_age
 
 PAID = Money(999, "CNY")
-
-
-class Server(Outgoing):
-    """Answers each request with the next of some replies, and records the requests."""
-
-    def __init__(self, *replies: bytes) -> None:
-        self.replies, self.requests = list(replies), []
-        self.requests: list[tuple[str, dict[str, str]]]
-
-    async def send(self, method: str, url: str, **options: Any) -> Response:
-        """Record a request, and return the next reply."""
-        assert method == "POST"
-        self.requests.append((url, dict(parse_qsl(options["body"].decode()))))
-        return Response(200, {}, self.replies.pop(0))
-
-    async def close(self) -> None:
-        """Do nothing."""
-
-
-class Till:
-    """A gateway whose server answers as a test says."""
-
-    def __init__(self, shop: EpayV2BankShop, *replies: bytes, **changes: str) -> None:
-        self.shop, self.server = shop, Server(*replies)
-        self.gateway: EpayV2Gateway = shop.gateway(**changes)
-        self.gateway._outgoing = self.server
-
-
-def signed(shop: EpayV2BankShop, *, age_s: int = 0, **values: Any) -> bytes:
-    """Return a reply that the platform has signed."""
-    stamped = {"code": 0, "timestamp": str(int(time.time()) - age_s), **values}
-    return json.dumps(
-        {**stamped, "sign": shop.account.sign(stamped), "sign_type": "RSA"}, ensure_ascii=False
-    ).encode()
-
-
-def refusal(message: str, code: int = -1) -> bytes:
-    """Return a refusal as the reference server sends it, without a signature."""
-    return json.dumps({"code": code, "msg": message}).encode()
-
-
-def order(shop: EpayV2BankShop, attempt_id: str, **changes: str | int) -> bytes:
-    """Return the reply to a query of a paid order of 9.99."""
-    values = {"out_trade_no": attempt_id, "trade_no": "2026", "pid": 1001, "type": "alipay"}
-    return signed(shop, **(values | {"money": "9.99", "status": 1} | changes))
 
 
 async def test_requests_are_signed_and_a_signed_reply_has_the_page(
@@ -343,76 +294,6 @@ async def test_a_refund_whose_response_was_lost_is_sent_again_only_where_that_is
     assert [url.rpartition("/")[2] for url, _ in till.server.requests] == [
         "refundquery", "refund", "refundquery",
     ]  # fmt: skip
-
-
-# ── notices ──
-
-
-async def read(shop: EpayV2BankShop, notice: dict[str, str], reply: bytes) -> Any:
-    """Return the events of a notice while the server answers the query so."""
-    return await Till(shop, reply).gateway.read_notice(notice)
-
-
-def fresh(shop: EpayV2BankShop, attempt_id: str, **changes: str) -> dict[str, str]:
-    """Return a genuine notice of now."""
-    return shop.notice(attempt_id, **({"timestamp": str(now_ms() // 1000)} | changes))
-
-
-async def test_a_notice_counts_if_it_is_signed_recent_ours_and_confirmed(
-    epay_v2_shop: EpayV2BankShop,
-) -> None:
-    attempt_id, now_s = new_id("att"), now_ms() // 1000
-    confirmed = order(epay_v2_shop, attempt_id)
-    notice = fresh(epay_v2_shop, attempt_id)
-    (event,) = await read(epay_v2_shop, notice, confirmed)
-    assert isinstance(event, GatewayPaymentEvent)
-    assert event.outcome == PaymentOutcome(
-        status="SUCCEEDED", provider_ref="2026", amount=PAID, method="ALIPAY",
-        clearing_currency="CNY",
-    )  # fmt: skip
-    # Sent again, it says the same.
-    assert await read(epay_v2_shop, notice, confirmed) == (event,)
-    bad = [
-        fresh(epay_v2_shop, attempt_id, timestamp=str(now_s - 310)),
-        fresh(epay_v2_shop, attempt_id, timestamp=str(now_s + 310)),
-        fresh(epay_v2_shop, attempt_id, timestamp=""),
-        fresh(epay_v2_shop, attempt_id, pid="1002"),  # another account of the server
-        fresh(epay_v2_shop, attempt_id, money="9.98"),
-        fresh(epay_v2_shop, "order-of-another-shop"),
-        # Another merchant's texts, cut elsewhere.
-        fresh(epay_v2_shop, attempt_id, name="x&out_trade_no=y&pid=1002"),
-        {**notice, "money": "9.98"},
-        {**notice, "sign_type": "MD5"},
-        {**notice, "sign": ""},
-    ]
-    for changed in bad:
-        with pytest.raises(BadCallback):
-            await read(epay_v2_shop, changed, confirmed)
-    stranger = Till(epay_v2_shop, confirmed, public_key=stranger_public_key())
-    with pytest.raises(BadCallback):
-        await stranger.gateway.read_notice(notice)
-    assert stranger.server.requests == []
-
-
-async def test_a_notice_waits_for_an_answer_that_can_be_believed(
-    epay_v2_shop: EpayV2BankShop,
-) -> None:
-    attempt_id = new_id("att")
-    notice, confirmed = fresh(epay_v2_shop, attempt_id), order(epay_v2_shop, attempt_id)
-    forged = confirmed.replace(b"9.99", b"1.00")
-    for reply in (forged, b"", refusal("RSA签名校验失败", -3)):
-        with pytest.raises(Unavailable):
-            await read(epay_v2_shop, notice, reply)
-    with pytest.raises(BadCallback):
-        await read(epay_v2_shop, notice, order(epay_v2_shop, attempt_id, status=0))
-    for status in (2, 3):
-        late = order(epay_v2_shop, attempt_id, status=status)
-        assert await read(epay_v2_shop, notice, late) == ()
-    pending = fresh(epay_v2_shop, attempt_id, trade_status="WAIT_BUYER_PAY")
-    assert await read(epay_v2_shop, pending, b"") == ()
-
-
-# ── the account ──
 
 
 async def test_the_server_accepts_or_refuses_the_account(epay_v2_shop: EpayV2BankShop) -> None:
