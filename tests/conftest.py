@@ -28,6 +28,8 @@ import uvloop
 
 from opentill.core.settings import Settings
 from opentill.db import connection, migrations
+from opentill.gateways.alipay import keys as alipay_keys
+from opentill.gateways.wechat_pay import keys as wechat_pay_keys
 from opentill.server.embedded import cluster
 from opentill.server.embedded.postgres import EmbeddedPostgres
 from opentill.server.embedded.programs import find_programs
@@ -138,6 +140,10 @@ _LOG: Final = structlog.get_config()
 # Each client takes 20 ms of CPU time to read the system's certificates, and tests create thousands
 # of clients: here all clients of a process share one context.
 httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
+
+# A private RSA key's primes are checked when it is read, for 30 ms; tests read the same few keys.
+for _keys in (alipay_keys, wechat_pay_keys):
+    _keys.load_der_private_key = functools.cache(_keys.load_der_private_key)
 
 cluster.SETTINGS = dict(  # type: ignore[misc] # of each server that a test starts in this process
     cluster.SETTINGS, default_transaction_isolation=ISOLATION

@@ -49,9 +49,9 @@ def bank_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_the_bank_is_readable_in_every_language(
-    browser: Browser, shop: Shop, language: Language
+    layout_browser: Browser, shop: Shop, language: Language
 ) -> None:
-    context = await browser.new_context(locale=language)
+    context = await layout_browser.new_context(locale=language)
     page = await context.new_page()
     script_errors: list[str] = []
     page.on("pageerror", lambda error: script_errors.append(str(error)))
@@ -59,6 +59,11 @@ async def test_the_bank_is_readable_in_every_language(
     wallet, transfer = (
         shop.start_payment(locale="", method=m) for m in ("ALIPAY", "BANK_TRANSFER")
     )
+
+    async def press_button(number: int = 0) -> None:
+        # The browser draws no frames, for which Playwright's click would wait.
+        async with page.expect_navigation():
+            await page.locator("button").nth(number).dispatch_event("click")
 
     async def check_page() -> None:
         await page.wait_for_load_state("load")
@@ -68,20 +73,20 @@ async def test_the_bank_is_readable_in_every_language(
 
     await page.goto(f"{shop.bank_url}/pay/{card}")
     await check_page()
-    await page.click("button")
-    await page.wait_for_selector("[role=alert]")
+    await press_button()
+    assert await page.locator("[role=alert]").count()
     await check_page()
     for name, text in (("number", "4000002500003155"), ("exp", "12/34"), ("csc", "123")):
         await page.fill(f"#{name}", text)
-    await page.click("button")
-    await page.wait_for_url("**/3ds/**")
+    await press_button()
+    assert "/3ds/" in page.url
     await check_page()
     for path in (f"pay/{wallet}", f"phone/{wallet}", f"pay/{transfer}", "pay/none"):
         await page.goto(f"{shop.bank_url}/{path}")
         await check_page()
     await page.goto(f"{shop.bank_url}/phone/{wallet}")
-    await page.click("button >> nth=1")
-    await page.wait_for_selector("h1.bad")
+    await press_button(1)
+    assert await page.locator("h1.bad").count()
     await check_page()
     await page.goto(f"{shop.bank_url}/done/{wallet}")
     await check_page()

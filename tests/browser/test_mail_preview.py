@@ -69,7 +69,7 @@ async def _hidden_height(page: Page) -> tuple[int, int]:
 
 @pytest.mark.parametrize("portal", ["dashboard", "console"])
 async def test_the_whole_mail_is_visible_in_its_frame_below_the_menu(
-    browser: Browser, page_server: Starlette, monkeypatch: pytest.MonkeyPatch, portal: str
+    layout_browser: Browser, page_server: Starlette, monkeypatch: pytest.MonkeyPatch, portal: str
 ) -> None:
     app, url = page_server.state.app, page_server.state.settings.public_url
     with_mail = msgspec.structs.replace(
@@ -83,7 +83,7 @@ async def test_the_whole_mail_is_visible_in_its_frame_below_the_menu(
     else:
         token = await _log_in(page_server, merchant_id)
         paths = [f"/dashboard/{merchant_id}/mails/{receipt}"]
-    context = await browser.new_context()
+    context = await layout_browser.new_context()
     await context.add_cookies([{"name": "opentill", "value": token, "url": url}])
     page = await context.new_page()
     misfits: list[object] = []

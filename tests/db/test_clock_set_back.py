@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from db.test_row_locks import fill
+from db.lock_examples import fill
 from opentill import mail
 from opentill.db.database import Tx
 from opentill.db.query import Command

@@ -12,6 +12,7 @@ import asyncio
 import base64
 import binascii
 import contextlib
+import functools
 import logging
 import re
 import ssl
@@ -192,7 +193,7 @@ class Certificates:
             msg = f"its certificate is valid from {start:%Y-%m-%d} to {end:%Y-%m-%d} only"
             raise BadSignature(msg)
         if self._trusted is None:
-            self._trusted = Store(_tls_roots())
+            self._trusted = _tls_authorities()
         policy = PolicyBuilder().store(self._trusted).time(now)
         try:
             policy.build_server_verifier(self._subject).verify(chain.leaf, chain.issuers)
@@ -230,15 +231,16 @@ def public_key_of(certificate: x509.Certificate) -> RSAPublicKey:
     return key
 
 
-def _tls_roots() -> list[x509.Certificate]:
-    """Return the authorities that this machine trusts for TLS."""
+@functools.cache
+def _tls_authorities() -> Store:
+    """Return the authorities that this machine trusts for TLS; to read them takes 20 ms."""
     roots: list[x509.Certificate] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about old roots that break a rule of X.509
         for der in ssl.create_default_context().get_ca_certs(binary_form=True):
             with contextlib.suppress(ValueError):  # one that cannot be read is not trusted
                 roots.append(x509.load_der_x509_certificate(der))
-    return roots
+    return Store(roots)
 
 
 def _is_signed(key: RSAPublicKey, message: bytes, signature: str) -> bool:
