@@ -142,6 +142,8 @@ async def test_a_failed_query_of_a_link_is_repeated(shop: Shop, kind: str) -> No
 FILE_FAULTS: Final = [
     ("error_500", "HTTP 500", "HTTP 500"),
     ("reset", "complete|closed", "complete|closed"),
+    ("cut_half", "complete|closed", "complete|closed"),
+    ("only_half", "cannot be unpacked", "cannot be unpacked"),
     ("redirect", "HTTP 302", "HTTP 302"),
     ("bomb", "larger than can be read", "larger than can be read"),
     ("other_content", "cannot be unpacked", "its SHA-1 differs"),
@@ -159,6 +161,19 @@ async def test_a_file_that_is_not_the_bill_is_refused(
         await fetch(gateway)
     shop.api.delete("/faults")
     assert await fetch(gateway)
+
+
+@pytest.mark.parametrize("kind", ["cut_half", "only_half"])
+async def test_a_bill_that_is_cut_midway_is_downloaded_again_and_no_row_is_doubled(
+    shop: Shop, gateway: Any, kind: str
+) -> None:
+    """The connection ends after half of the file, with or without an announced length."""
+    await pay_yesterday(shop, gateway, 3)
+    await pay_yesterday(shop, gateway)
+    whole = await fetch(gateway, yesterday(4), DAY)
+    shop.inject_fault("bill_file", kind, match=DAY, times=2)
+    assert await fetch(gateway, yesterday(4), DAY) == whole
+    assert shop.api.get("/faults").json() == []  # both were cut
 
 
 async def test_a_bill_of_another_day_or_with_other_columns_is_refused(

@@ -31,14 +31,23 @@ _ERRORS: Final = (
 _ATTRIBUTES: Final = ("__MACOSX/",)
 
 
+class Damaged(Invalid):
+    """A packed file that is cut off or damaged, so that it cannot be unpacked."""
+
+    def __init__(self, reason: str) -> None:
+        """Name the field ``file``."""
+        super().__init__("file", reason)
+
+
 @contextlib.contextmanager
 def open_unpacked(
     file: IO[bytes], most: int, is_ignored: Callable[[str], bool] = lambda _: False
 ) -> Iterator[IO[bytes]]:
     """Open the single file of a zip archive; any other file is returned unchanged, at its start.
 
-    Files whose names ``is_ignored`` do not count. Raises Invalid on ``file`` for an archive that
-    cannot be read, does not contain exactly one file, or unpacks to more than ``most`` bytes.
+    Files whose names ``is_ignored`` do not count. Raises Damaged for an archive that cannot be
+    read, and Invalid on ``file`` for one that does not contain exactly one file, or unpacks to more
+    than ``most`` bytes.
     """
     file.seek(0)
     is_zip = file.read(4) in MAGIC
@@ -50,7 +59,7 @@ def open_unpacked(
         try:
             _unpack(file, target, most, is_ignored)
         except _ERRORS as error:
-            raise _refusal(f"it cannot be unpacked: {error}") from None  # noqa: EM102, TRY003 - no class takes it
+            raise Damaged(_reason(f"it cannot be unpacked: {error}")) from None
         target.seek(0)
         yield cast("IO[bytes]", target)
 
@@ -73,7 +82,8 @@ def _unpack(
 def open_gunzipped(file: IO[bytes], most: int) -> Iterator[IO[bytes]]:
     """Open a file compressed with gzip; any other file is returned unchanged, at its start.
 
-    Raises Invalid on ``file`` for one that cannot be read, or unpacks to more than ``most`` bytes.
+    Raises Damaged for one that cannot be read, and Invalid on ``file`` for one that unpacks to more
+    than ``most`` bytes.
     """
     file.seek(0)
     is_gzip = file.read(len(_GZIP)) == _GZIP
@@ -86,7 +96,8 @@ def open_gunzipped(file: IO[bytes], most: int) -> Iterator[IO[bytes]]:
         try:
             is_whole = _copy(cast("IO[bytes]", gzip.GzipFile(fileobj=file)), target, bound)
         except (zlib.error, EOFError, OSError) as error:
-            raise Invalid("file", f"file cannot be unpacked: {error}") from None
+            reason = f"file cannot be unpacked: {error}"
+            raise Damaged(reason) from None
         if not is_whole:
             raise Invalid("file", "file is larger than can be read when it is unpacked")
         target.seek(0)
@@ -133,4 +144,8 @@ def _find_only_file(archive: zipfile.ZipFile, is_ignored: Callable[[str], bool])
 
 
 def _refusal(why: str) -> Invalid:
-    return Invalid("file", f"file, a zip archive, must hold exactly one file to be read: {why}")
+    return Invalid("file", _reason(why))
+
+
+def _reason(why: str) -> str:
+    return f"file, a zip archive, must hold exactly one file to be read: {why}"

@@ -14,6 +14,7 @@ from opentill.sandbox.storage import Store, Tx
 
 _HUGE: Final = 9 * 1024 * 1024  # more than a client should accept
 _MALFORMED: Final = b'{"jsonrpc":"2.0","status_code":200,"data":[[[[{"'
+_HALVES: Final = ("cut_half", "only_half")
 _SKIPS_WORK: Final = ("timeout_before", "error_500", "reset")
 
 
@@ -56,6 +57,8 @@ async def respond_in_dialect(
         if fault.kind in ("malformed", "huge"):
             body = _MALFORMED if fault.kind == "malformed" else b'{"data":"' + b"x" * _HUGE + b'"}'
             return Response(body, media_type="application/json")
+    if response is not None and fault is not None and fault.kind in _HALVES:
+        return _HalfResponse(response, is_cut=fault.kind == "cut_half")
     if response is None or (fault is not None and fault.kind.startswith("error")):
         return error_response(Refusal(500, "internal", "The sandbox bank fails on demand."))
     return response
@@ -80,3 +83,28 @@ class _CutResponse(Response):
             {"type": "http.response.start", "status": 200, "headers": self.raw_headers},
         )
         await send({"type": "http.response.body", "body": b"{", "more_body": True})
+
+
+class _HalfResponse(Response):
+    """Sends half of a response: as if it were whole, or cut off before the announced length."""
+
+    def __init__(self, whole: Response, *, is_cut: bool) -> None:
+        half = bytes(whole.body)[: len(whole.body) // 2]
+        super().__init__(half, whole.status_code, media_type=whole.media_type)
+        self._is_cut = is_cut
+        if is_cut:
+            self.headers["content-length"] = str(len(whole.body))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send half of the body; if it is to be cut off, the server then closes the connection."""
+        if not self._is_cut:
+            await super().__call__(scope, receive, send)
+            return
+        await send(
+            {
+                "type": "http.response.start",
+                "status": self.status_code,
+                "headers": self.raw_headers,
+            },
+        )
+        await send({"type": "http.response.body", "body": bytes(self.body), "more_body": True})

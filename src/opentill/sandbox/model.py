@@ -67,6 +67,8 @@ FaultKind = Literal[
     "other_day",
     "other_content",
     "bomb",
+    "cut_half",
+    "only_half",
 ]
 
 # Status → the statuses that can follow it, for payments and for disputes.
@@ -110,6 +112,9 @@ _NODE_FAULTS: Final[tuple[FaultKind, ...]] = (
 # Faults of the links to bills, and of their files.
 _LINK_FAULTS: Final[tuple[FaultKind, ...]] = ("not_ready", "other_account", "other_day")
 _FILE_FAULTS: Final[tuple[FaultKind, ...]] = ("redirect", "other_content", "bomb")
+# Faults of the transfer of a file: the connection is closed after half of the announced bytes, or
+# the response is complete and has only half of the file.
+_TRANSFER_FAULTS: Final[tuple[FaultKind, ...]] = ("cut_half", "only_half")
 DIALECT_FAULTS: Final[tuple[FaultKind, ...]] = (
     "wrong_amount",
     "other_account",
@@ -133,7 +138,7 @@ FAULTS: Final[dict[Operation, tuple[FaultKind, ...]]] = {
     ),
     "node": (*_RESPONSE_FAULTS, *_NODE_FAULTS, "wrong_amount"),
     "bill": (*_RESPONSE_FAULTS, *_SIGNATURE_FAULTS, *_LINK_FAULTS),
-    "bill_file": (*_RESPONSE_FAULTS, *_FILE_FAULTS),
+    "bill_file": (*_RESPONSE_FAULTS, *_FILE_FAULTS, *_TRANSFER_FAULTS),
 }  # fmt: skip
 
 Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]

@@ -144,6 +144,9 @@ def _add_archive(joined: JoinedBills, file: IO[bytes], day: Day) -> None:
     try:
         with unzip.open_unpacked(file, MOST_BYTES, _is_sums) as unpacked:
             _add_bill(joined, _lines(unpacked), day)
+    except unzip.Damaged as error:
+        # A connection that ends early may look like the end of the file: download it again.
+        raise TryAgain(error.reason) from None
     except Invalid as error:
         msg = f"Alipay's bill of {day.name} cannot be read: {error.reason}"
         raise ConfigurationError(msg) from None

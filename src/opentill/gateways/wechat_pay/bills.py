@@ -83,6 +83,9 @@ async def write(
                 with unzip.open_gunzipped(file, MOST_BYTES) as unpacked:
                     _check_digest(unpacked, link)
                     _add_bill(joined, _lines(unpacked), day)
+            except unzip.Damaged as error:
+                # A connection that ends early may look like the end of the file: download it again.
+                raise TryAgain(error.reason) from None
             except Invalid as error:
                 msg = f"WeChat Pay's bill of {day.name} cannot be read: {error.reason}"
                 raise ConfigurationError(msg) from None
