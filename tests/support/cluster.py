@@ -76,6 +76,10 @@ class Process:
         log = self._log.with_name(f"{words[0]}-{next(_NUMBERS)}.log")
         return Process(words[0], ["-m", "opentill", *words], self._env, log)
 
+    def environ(self, name: str) -> str:
+        """Return an environment variable of the process."""
+        return self._env[name]
+
     @property
     def is_running(self) -> bool:
         """Whether the process was started and has not ended."""

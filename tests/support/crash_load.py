@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +58,7 @@ class CrashLoad:
         self.statuses: collections.Counter[int] = collections.Counter()
         self.unexpected_responses: list[str] = []
         self.kills: collections.Counter[str] = collections.Counter()
+        self.killed_kinds: Sequence[str] = ("server", "worker", "bank", "postgres")
 
     async def kill_postgres(self) -> None:
         """Kill the postmaster with SIGKILL and start it again."""
@@ -74,7 +75,7 @@ class CrashLoad:
         cluster = self.cluster
         while time.monotonic() < end:
             await asyncio.sleep(pause_s * (0.5 + random.random()))
-            kind = random.choice(("server", "worker", "bank", "postgres"))
+            kind = random.choice(self.killed_kinds)
             self.kills[kind] += 1
             if kind == "postgres":
                 await self.kill_postgres()
@@ -231,14 +232,17 @@ async def _make_due(tx: Tx) -> None:
 
 @contextlib.asynccontextmanager
 async def running_crash_load(
-    servers: int = 2, fork_server: ForkServer | None = None
+    servers: int = 2, fork_server: ForkServer | None = None, **settings: str
 ) -> AsyncIterator[CrashLoad]:
-    """Run a deployment with a durable database in a temporary directory."""
+    """Run a deployment with a durable database in a temporary directory.
+
+    ``settings``: environment variables without their prefix.
+    """
     with tempfile.TemporaryDirectory(prefix="opentill-crash-load-") as name:
         folder = Path(name)
         postgres = await asyncio.to_thread(EmbeddedPostgres.start, folder)
         await migrations.migrate(postgres.url)
-        cluster = Cluster(folder, postgres.url, servers, fork_server)
+        cluster = Cluster(folder, postgres.url, servers, fork_server, **settings)
         load = None
         try:
             await asyncio.to_thread(cluster.start)
