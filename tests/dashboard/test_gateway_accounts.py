@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,6 +116,31 @@ def test_an_owner_adds_an_account_that_takes_payments_directly(site: Site) -> No
     attempt = start_payment(server, create_session(shop)["id"])
     assert attempt.gateway == account.id
     assert "Active" in text_of(site.owner.get(path))
+
+
+def test_one_of_several_people_who_add_the_same_account_at_once_adds_it(site: Site) -> None:
+    """Two owners in the dashboard and an administrator in the console send the same form."""
+    server, shop = site.server, site.server.create_shop()
+    site.allow(shop, "sandbox")
+    owners = [create_person(server, shop.id, "owner") for _ in range(2)]
+    admin = create_person(server, None, staff_role="admin")
+    form, path = site.form("Twin"), f"{path_of(shop)}/add"
+    staff_form = form | {"merchant": shop.id, "mode": "test"}
+    with ThreadPoolExecutor(3) as threads:
+        sent = [threads.submit(owner.post, path, form) for owner in owners]
+        sent.append(threads.submit(admin.post, "/console/gateway-accounts/add", staff_form))
+        responses = [each.result() for each in sent]
+    assert sorted(response.status_code for response in responses) == [303, 400, 400]
+    refused = [text_of(response) for response in responses if response.status_code == 400]
+    assert all("that no other account in use has" in text for text in refused)
+    assert not any(SECRET in response.text for response in responses)
+    own = server.tx(lambda tx: accounts.list_own(tx, shop.id))
+    assert [account.label for account in own] == ["Twin"]
+    assert [action for action, _, _ in site.actions(own[0])] == ["gateways add"]
+    audited = server.sql(
+        "select who from audit_log where merchant_id = $1 and action = 'gateways add'", shop.id
+    )
+    assert len(audited) == 1
 
 
 @pytest.mark.parametrize(
