@@ -167,7 +167,10 @@ def test_a_key_has_the_scopes_of_the_command_s_options(opentill: Commands) -> No
     restricted = opentill.json("keys", "create", shop, *names)
     assert restricted["scopes"] == ["orders:read", "refunds:write"]
     assert opentill.json("keys", "create", shop)["scopes"] is None
-    scopes = opentill.json("keys", "regenerate", restricted["id"])["scopes"]
+    overlap = ("--overlap-hours", "24")
+    refusal = opentill.refusal("keys", "regenerate", restricted["id"], "--overlap-hours", "5")
+    assert "must be one of 0, 1, 24, 72, 168" in refusal
+    scopes = opentill.json("keys", "regenerate", restricted["id"], *overlap)["scopes"]
     assert scopes == ["orders:read", "refunds:write"]
     keys = opentill.json("keys", "list", shop)
     assert [key["scopes"] for key in keys] == [scopes, None, scopes]

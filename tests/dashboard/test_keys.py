@@ -10,7 +10,7 @@ import pytest
 from dashboard.pages import new_form_id, text_of
 from opentill import merchants
 from opentill.core.errors import Unavailable
-from opentill.merchants import KeyUses
+from opentill.merchants import OVERLAP_HOURS, KeyUses
 from opentill.people import MERCHANT_ROLES, SCOPES, key_scopes
 from support.api_server import ApiServer, Shop
 from support.people import PASSWORD, create_person
@@ -259,6 +259,34 @@ def test_a_replaced_or_revoked_key_is_invalid_at_once(shop: Shop) -> None:
     assert [response.status_code for response in revoked] == [303, 303]
     assert request_status(shop, new_key) == 401
     assert "The key is revoked" in owner.get(revoked[1].headers["location"]).text
+
+
+def test_the_old_key_ends_when_the_person_who_replaces_it_chose(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    path, start = page_path(shop, shop.key_id), shop.api_server.app.clock()
+    choices = re.findall(r'<option value="(\d+)"', owner.get(path).text)
+    assert choices == [str(hours) for hours in OVERLAP_HOURS]
+    form = {"replace": shop.key[-4:], "overlap": "2"}
+    refusal = owner.post(f"{path}/regenerate", form)
+    assert (refusal.status_code, 'id="overlap-error"' in refusal.text) == (400, True)
+    replaced = owner.post(f"{path}/regenerate", {**form, "overlap": "1"})
+    new_key = read_secret(replaced)
+    assert f"…{shop.key[-4:]} works until" in text_of(replaced).translate(ISOLATES)
+    assert [request_status(shop, key) for key in (shop.key, new_key)] == [200, 200]
+    page = owner.get(path).text
+    assert "This key was replaced, and works until" in page
+    assert f'action="{path}/regenerate"' not in page
+    assert f"{shop.key_id}?sheet=regenerate" not in owner.get(page_path(shop)).text
+    assert ">Replaced</span>" in owner.get(page_path(shop)).text
+    (subject,) = shop.api_server.sql(
+        "select subject from audit_log where merchant_id = $1 and action = 'keys regenerate'",
+        shop.id,
+    )
+    assert f"{shop.key_id} svc_live_…{shop.key[-4:]}, until " in subject["subject"]
+    clock(start + 61 * MINUTE)
+    assert [request_status(shop, key) for key in (shop.key, new_key)] == [401, 200]
 
 
 def test_another_merchants_key_is_not_found(shop: Shop) -> None:

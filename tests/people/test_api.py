@@ -260,6 +260,12 @@ def test_keys_are_created_replaced_and_revoked_immediately(shop: Shop) -> None:
         for key in (new_key, replacement)
     ]
     assert statuses == [401, 200]
+    path = f"/keys/{replacement['id']}/regenerate"
+    assert_refused(caller.call("POST", f"{path}?overlapHours=5"), "overlapHours")
+    replaced_id, replacement = replacement["id"], caller.data("POST", f"{path}?overlapHours=72")
+    keys = {key["id"]: key for key in caller.data("GET", "/keys")["items"]}
+    overlap_ms = keys[replaced_id]["expiresAt"] - keys[replacement["id"]]["createdAt"]
+    assert (keys[replaced_id]["revokedAt"], overlap_ms) == (None, 72 * 3_600_000)
     renamed_key = caller.data("PATCH", f"/keys/{replacement['id']}", json={"name": "Till 3"})
     assert (renamed_key["id"], renamed_key["name"], renamed_key["hint"][-4:]) == (
         replacement["id"], "Till 3", replacement["key"][-4:],
@@ -274,8 +280,9 @@ def test_keys_are_created_replaced_and_revoked_immediately(shop: Shop) -> None:
         == 401
     )
     listed = caller.data("GET", "/keys")
-    assert {new_key["id"], replacement["id"], shop.key_id} == {key["id"] for key in listed["items"]}
-    assert [key["name"] for key in listed["items"]] == ["Till 2", "Till 2", ""]
+    ids = {new_key["id"], replaced_id, replacement["id"], shop.key_id}
+    assert ids == {key["id"] for key in listed["items"]}
+    assert [key["name"] for key in listed["items"]] == ["Till 2", "Till 2", "Till 2", ""]
     assert new_key["key"] not in json.dumps(listed)
     other_shop = shop.api_server.create_shop()
     for method, path in (("POST", "/regenerate"), ("DELETE", ""), ("PATCH", "")):
@@ -287,7 +294,8 @@ def test_keys_are_created_replaced_and_revoked_immediately(shop: Shop) -> None:
         audit_name,
     )
     assert [row["action"] for row in rows] == [
-        "keys create", "keys regenerate", "keys rename", "keys rename", "keys revoke",
+        "keys create", "keys regenerate", "keys regenerate",
+        "keys rename", "keys rename", "keys revoke",
     ]  # fmt: skip
 
 

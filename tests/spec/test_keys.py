@@ -9,6 +9,7 @@ import pytest
 
 from opentill import merchants
 from opentill.app import OPERATIONS
+from opentill.core.errors import Invalid
 from opentill.http.operations import Operation
 from opentill.merchants import KeyFields
 from support.api_server import ApiServer, Shop, serving
@@ -97,6 +98,43 @@ def test_regenerating_a_key_replaces_it_immediately(shop: Shop) -> None:
     new_key = shop.api_server.tx(lambda tx: merchants.regenerate_key(tx, shop.key_id, now))
     assert shop.get("/v1/products").status_code == 401
     shop.key = new_key.key
+    assert shop.get("/v1/products").status_code == 200
+
+
+def test_a_replaced_key_works_until_the_end_of_its_overlap_beside_the_new_one(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    server, now, day = shop.api_server, shop.api_server.app.clock(), 24 * 3_600_000
+    end = now + 30 * day  # of the key, which the new one inherits
+    old = server.tx(
+        lambda tx: merchants.create_key(tx, shop.id, "production", now, KeyFields(expires_at=end))
+    )
+    new = server.tx(lambda tx: merchants.regenerate_key(tx, old.id, now, overlap_hours=24))
+    assert new.expires_at == end
+    for moment, statuses in ((now + day - 1, [200, 200]), (now + day, [401, 200])):
+        clock(moment)
+        assert [
+            server.http.get("/v1/products", headers={"x-api-key": key.key}).status_code
+            for key in (old, new)
+        ] == statuses
+    # A key that ends before its overlap keeps its end, and an invalid overlap changes nothing.
+    clock(end - 1)
+    with pytest.raises(Invalid, match="overlapHours must be one of 0, 1, 24, 72, 168"):
+        server.tx(lambda tx: merchants.regenerate_key(tx, new.id, end - 1, overlap_hours=2))
+    last = server.tx(lambda tx: merchants.regenerate_key(tx, new.id, end - 1, overlap_hours=168))
+    rows = {
+        row["id"]: row
+        for row in server.sql("select * from api_keys where merchant_id = $1", shop.id)
+    }
+    assert (rows[new.id]["expires_at"], rows[last.id]["expires_at"]) == (end, end)
+    assert (rows[old.id]["replaced_by"], rows[new.id]["replaced_by"]) == (new.id, last.id)
+
+
+def test_a_key_is_replaced_once(shop: Shop) -> None:
+    server, now = shop.api_server, shop.api_server.app.clock()
+    new = server.tx(lambda tx: merchants.regenerate_key(tx, shop.key_id, now, overlap_hours=1))
+    with pytest.raises(Invalid, match=f"replace {new.id} instead"):
+        server.tx(lambda tx: merchants.regenerate_key(tx, shop.key_id, now))
     assert shop.get("/v1/products").status_code == 200
 
 

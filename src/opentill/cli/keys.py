@@ -109,14 +109,25 @@ def list_(merchant_id: str) -> "list[Key]":
 
 
 @acting(without_reason=inputs.NO_REASON)
-def regenerate(key: _Which, *, actor: "Actor", as_json: Json = False) -> None:
-    """Replace a key at once: requests with the old one get 401 from now on."""
+def regenerate(
+    key: _Which,
+    *,
+    overlap_hours: Annotated[
+        int, typer.Option(help="Hours for which the old key remains valid: 0, 1, 24, 72 or 168.")
+    ] = 0,
+    actor: "Actor",
+    as_json: Json = False,
+) -> None:
+    """Replace a key: requests with the old one get 401 from now on, or after some hours."""
     from opentill import merchants
 
     settings = session.settings()
 
     async def work(tx: "Tx", now: int) -> "NewKey":
-        return await merchants.regenerate_key(tx, await _key_id(tx, key, now), now, actor=actor)
+        key_id = await _key_id(tx, key, now)
+        return await merchants.regenerate_key(
+            tx, key_id, now, overlap_hours=overlap_hours, actor=actor
+        )
 
     _show(session.transact(work, settings), settings, as_json=as_json)
 

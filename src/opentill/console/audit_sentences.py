@@ -112,6 +112,10 @@ SENTENCES: Final[Mapping[str, tuple[Sentence, ...]]] = {
     ),
     "keys regenerate": (
         _sentence(
+            r"key_\w+ (?P<hint>\S+), until (?P<time>.+) becomes key_\w+ (?P<text>.+)",
+            N_("{hint} is now {text}, and ends at {time}"),
+        ),
+        _sentence(
             r"key_\w+ (?P<hint>\S+) becomes key_\w+ (?P<text>.+)", N_("{hint} is now {text}")
         ),
     ),

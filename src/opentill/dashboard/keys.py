@@ -31,6 +31,14 @@ _COLUMN: Final = "all:"  # the name of a checkbox for an action on all objects b
 _ACTIONS: Final = ("read", "write")
 _STATES: Final[tuple[State, ...]] = ("valid", "expired", "revoked")
 _DAY: Final = "2026-01-31"
+# When a replaced key ends, by hours; as many as in ``merchants.OVERLAP_HOURS``.
+_OVERLAPS: Final = (
+    ("0", N_("Now")),
+    ("1", N_("In 1 hour")),
+    ("24", N_("In 24 hours")),
+    ("72", N_("In 3 days")),
+    ("168", N_("In 7 days")),
+)
 _NAME_ERROR: Final = N_("Enter a name of 1 to 100 characters")
 
 
@@ -235,6 +243,8 @@ async def _render_key(
         format_end=partial(page_helpers.format_end, request, zone=ZoneInfo(merchant.time_zone)),
         key=key,
         state=_read_state(key, request.now),
+        overlaps=_OVERLAPS,
+        successor=await _find_successor(request, key),
         word=_confirmation(key),
         creator=creator,
         creator_email=creator_email,
@@ -246,6 +256,11 @@ async def _render_key(
         form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
+
+
+async def _find_successor(request: PageRequest, key: Key) -> Key | None:
+    """Return the key that replaced a key, None if it was not replaced."""
+    return await _find_key(request, key.replaced_by) if key.replaced_by else None
 
 
 def _read_only(key: Key, role: MerchantRole | None) -> ReadOnly | None:
@@ -271,9 +286,19 @@ async def _check_confirmation(request: PageRequest, field: str) -> Response | No
     return await _render_key(request, key, 400, {field: error}, form)
 
 
+def _read_overlap(form: Mapping[str, str]) -> int | None:
+    """Return for how many hours the old key remains valid; None for an unknown choice."""
+    entry = form.get("overlap") or "0"
+    return next((hours for hours in merchants.OVERLAP_HOURS if str(hours) == entry), None)
+
+
 async def check_replacement(request: PageRequest) -> Response | None:
     """Check that the person may replace the key, and has confirmed it."""
-    key_scopes.check(request.access.role, (await _find_key(request)).scopes)
+    form, key = await request.form(), await _find_key(request)
+    key_scopes.check(request.access.role, key.scopes)
+    if _read_overlap(form) is None:
+        error = N_("Choose when the old key ends")
+        return await _render_key(request, key, 400, {"overlap": error}, form)
     return await _check_confirmation(request, "replace")
 
 
@@ -305,13 +330,16 @@ async def rename(request: PageRequest) -> Response:
 
 
 async def regenerate(request: PageRequest) -> Response:
-    """Replace a key at once, and show the new one once."""
+    """Replace a key, and show the new one once."""
     key = await _find_key(request)
+    overlap = _read_overlap(await request.form()) or 0
 
     async def work(tx: Tx) -> NewKey:
         actor = people.actor_of(request.login, _REASON)
         ids = (request.merchant_id, key.id)
-        return await key_scopes.regenerate_key(tx, *ids, request.now, actor=actor)
+        return await key_scopes.regenerate_key(
+            tx, *ids, request.now, overlap_hours=overlap, actor=actor
+        )
 
     try:
         new = await form_ids.create_secret(request, work, NewKey)
@@ -320,10 +348,10 @@ async def regenerate(request: PageRequest) -> Response:
             request,
             await _find_key(request),
             409,
-            {"key": N_("This key is not valid any more, so it was not replaced")},
+            {"key": N_("This key is not valid any more or was replaced before: nothing changed")},
         )
     new_row = await _find_key(request, new.id)
-    return await _render_key(request, new_row, new=new, replaced=key)
+    return await _render_key(request, new_row, new=new, replaced=await _find_key(request))
 
 
 async def revoke(request: PageRequest) -> Response:
@@ -367,7 +395,7 @@ pages: Final = (
         f"{_ONE}/regenerate",
         "keys.manage",
         regenerate,
-        fields=("replace",),
+        fields=("replace", "overlap"),
         check=check_replacement,
         proves=N_("Replace an API key"),
     ),

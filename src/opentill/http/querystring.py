@@ -127,4 +127,6 @@ def _has_type(kind: msgspec.inspect.Type, field_type: type) -> bool:
         return _has_type(kind.type, field_type)
     if isinstance(kind, msgspec.inspect.UnionType):
         return any(_has_type(member, field_type) for member in kind.types)
+    if isinstance(kind, msgspec.inspect.LiteralType) and field_type is msgspec.inspect.IntType:
+        return all(isinstance(value, int) for value in kind.values)
     return isinstance(kind, field_type)

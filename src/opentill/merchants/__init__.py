@@ -19,6 +19,7 @@ from opentill.merchants.logos import LogoRefused
 from opentill.merchants.logos import recognize as recognize_picture
 from opentill.merchants.model import (
     CAPABILITIES,
+    OVERLAP_HOURS,
     PREFIXES,
     STATUSES,
     TRANSITIONS,
@@ -97,6 +98,7 @@ __all__ = [
     "LONGEST_OF_APPLICATION",
     "MAX_LOGO_BYTES",
     "OPENTILL",
+    "OVERLAP_HOURS",
     "PREFIXES",
     "PROFILE_FIELDS",
     "SELLER_FIELDS",

@@ -247,10 +247,15 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     last_used_at: int | None
     scopes: list[str] | None = None  # None: the key may do everything
     made_by: str | None = None  # id of the person who created it; None: created by a command
+    replaced_by: str | None = None  # id of the key that replaced it
 
     def opens(self, now: int) -> bool:
         """Whether the key is valid."""
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
+
+
+# A replaced key remains valid for one of these numbers of hours.
+OVERLAP_HOURS: Final = (0, 1, 24, 72, 168)
 
 
 class KeyFields(msgspec.Struct, frozen=True, kw_only=True):

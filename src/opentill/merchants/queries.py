@@ -21,7 +21,7 @@ from opentill.merchants.model import (
 
 _KEY_COLUMNS = (
     "id, merchant_id, name, hint, environment, created_at, expires_at, revoked_at, last_used_at,"
-    " scopes, made_by"
+    " scopes, made_by, replaced_by"
 )
 
 INSERT = Command(
@@ -270,6 +270,20 @@ REVOKE_KEY = Query(
     update api_keys set revoked_at = :now where id = :id and revoked_at is null
     returning {_KEY_COLUMNS}
     """,  # noqa: S608 - interpolates constants of this program only
+)
+LOCKED_KEY = Query(
+    Key,
+    f"""
+    select {_KEY_COLUMNS} from api_keys where id = :id and revoked_at is null for no key update
+    """,  # noqa: S608 - interpolates constants of this program only
+)
+# ``least`` ignores null: a key never lives longer because it was replaced.
+REPLACE_KEY = Command(
+    """
+    update api_keys set replaced_by = :replaced_by, revoked_at = :revoked_at,
+        expires_at = least(expires_at, :expires_at)
+    where id = :id
+    """,
 )
 RENAME_KEY = Query(
     Key,

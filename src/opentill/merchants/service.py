@@ -21,6 +21,7 @@ from opentill.server.client_address import limit_subject
 # Authentication waits at most this long for a connection. Every request is authenticated first, so
 # that a hanging database is detected here.
 _CONNECTION_TIMEOUT_S: Final = 1.8
+_HOUR_MS: Final = 3_600_000
 LONGEST_NAME: Final = 100  # a key's name has at most this many characters
 
 
@@ -161,16 +162,25 @@ async def rename_key(
     return new
 
 
-async def regenerate_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTILL) -> NewKey:
-    """Revoke a key, and create a new one with the same name, scopes and expiry.
+async def regenerate_key(
+    tx: Tx, key_id: str, now: int, *, overlap_hours: int = 0, actor: Actor = OPENTILL
+) -> NewKey:
+    """Create a key with the name, scopes and expiry of a key that ends.
 
-    The person who replaces the key sees the new one, and counts as its creator.
+    The old key ends at once, or after ``overlap_hours``, one of OVERLAP_HOURS, unless it expires
+    before. The person who replaces the key sees the new one, and counts as its creator.
 
     Raises NotFound, Invalid.
     """
-    old = await _revoke_key(tx, key_id, now)
-    if old.expires_at is not None and old.expires_at <= now:
+    if overlap_hours not in model.OVERLAP_HOURS:
+        listed = ", ".join(str(hours) for hours in model.OVERLAP_HOURS)
+        raise Invalid("overlapHours", f"overlapHours must be one of {listed}")
+    old = await queries.LOCKED_KEY.first(tx, id=key_id)
+    old = or_not_found(old, f"there is no valid key {key_id}")
+    if not old.opens(now):
         raise Invalid("key", "key must not be expired: create a new one instead")
+    if old.replaced_by is not None:
+        raise Invalid("key", f"key was replaced already: replace {old.replaced_by} instead")
     new = NewKey(
         id=new_id("key"),
         merchant_id=old.merchant_id,
@@ -180,7 +190,16 @@ async def regenerate_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTI
         scopes=old.scopes,
     )
     await _create_key(tx, new, old.environment, actor, now)
-    subject = f"{old.id} {old.hint} becomes {new.id} {model.hint(new.key)}"
+    end = now + overlap_hours * _HOUR_MS if overlap_hours else None
+    await queries.REPLACE_KEY.run(
+        tx,
+        id=old.id,
+        replaced_by=new.id,
+        revoked_at=now if end is None else None,
+        expires_at=end,
+    )
+    until = "" if end is None else f", until {format_utc(min(end, old.expires_at or end))}"
+    subject = f"{old.id} {old.hint}{until} becomes {new.id} {model.hint(new.key)}"
     await audit.record(tx, actor, "keys regenerate", old.merchant_id, subject, now)
     return new
 

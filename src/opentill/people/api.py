@@ -31,6 +31,7 @@ from opentill.people.wire import (
     Profile,
     RefreshBody,
     RemovalQuery,
+    Replacement,
 )
 from opentill.webhooks import api as webhooks_api
 
@@ -216,10 +217,11 @@ _KEYS: Final = (
         " more than the person's role.",
     ),
     row(
-        "POST", "/keys/{id}/regenerate", "keys.manage", "Regenerate an API key",
+        "POST", "/keys/{id}/regenerate", "keys.manage", "Regenerate an API key", query=Replacement,
         response=KeyWithSecret, status=201, write=handlers.regenerate_key, secret=True,
-        response_example=_NEW_KEY, about=" The old key stops working at once; the new one has its"
-        " scopes. 403 if the key can do more than the person's role.",
+        response_example=_NEW_KEY, about=" The old key stops working at once, or after"
+        " `overlapHours`; the new one has its scopes. 403 if the key can do more than the"
+        " person's role.",
     ),
     row(
         "DELETE", "/keys/{id}", "keys.manage", "Revoke an API key", response=None,

@@ -38,6 +38,7 @@ from opentill.people.wire import (
     Profile,
     RefreshBody,
     RemovalQuery,
+    Replacement,
 )
 
 S = TypeVar("S")
@@ -204,10 +205,12 @@ async def _find_key_id(request: ApiRequest[Nothing, Nothing], tx: Tx) -> str:
     return key_id
 
 
-async def regenerate_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> KeyWithSecret:
-    """Replace a key; the old one ends immediately."""
-    ids = (request.merchant_id, request.path["id"])
-    new = await key_scopes.regenerate_key(tx, *ids, request.now, actor=actor(request))
+async def regenerate_key(request: ApiRequest[Replacement, Nothing], tx: Tx) -> KeyWithSecret:
+    """Replace a key; the old one ends immediately or after ``overlapHours``."""
+    ids, hours = (request.merchant_id, request.path["id"]), request.query.overlap_hours
+    new = await key_scopes.regenerate_key(
+        tx, *ids, request.now, overlap_hours=hours, actor=actor(request)
+    )
     return KeyWithSecret.from_key(new)
 
 

@@ -78,15 +78,17 @@ async def create_key(
 
 
 async def regenerate_key(
-    tx: Tx, merchant_id: str, key_id: str, now: int, *, actor: Actor
+    tx: Tx, merchant_id: str, key_id: str, now: int, *, overlap_hours: int = 0, actor: Actor
 ) -> NewKey:
     """Replace a merchant's key, as a member whose role may do what the key may.
+
+    The old key ends after ``overlap_hours``, one of ``merchants.OVERLAP_HOURS``.
 
     Raises NotFound, Invalid and NotPermitted.
     """
     role = await _lock_role(tx, merchant_id, actor)
     key = await find_changeable(tx, merchant_id, key_id, role)
-    return await merchants.regenerate_key(tx, key.id, now, actor=actor)
+    return await merchants.regenerate_key(tx, key.id, now, overlap_hours=overlap_hours, actor=actor)
 
 
 async def _lock_role(tx: Tx, merchant_id: str, actor: Actor) -> MerchantRole:

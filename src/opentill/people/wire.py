@@ -1,6 +1,6 @@
 """Requests and responses of ``/v1/merchant/…``."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec import Meta
@@ -229,6 +229,15 @@ class RemovalQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     revoke_keys: Annotated[
         bool, Meta(description="true: the valid API keys that they made are revoked too")
     ] = False
+
+
+class Replacement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How an API key is replaced."""
+
+    overlap_hours: Annotated[
+        Literal[0, 1, 24, 72, 168],
+        Meta(description="the hours for which the old key remains valid: 0, 1, 24, 72 or 168"),
+    ] = 0
 
 
 class KeyBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
