@@ -141,8 +141,13 @@ def test_the_list_of_movements_and_its_export_have_the_same_filters(busy_shop: S
     assert f"Money in and out {len(money)} All movements {len(todays_rows)}" in text_of(page)
     file = export(owner, busy_shop, "balance.csv", **today)
     assert len(file) == len(money) + fees
-    tabs = f"Money in and out {len(money)} All movements {len(todays_rows)}"
-    assert tabs in text_of(read_page(owner, busy_shop, type="PAYMENT", **today))
+    for kind, tabs in (
+        ("PAYMENT", "Money in and out 2 All movements 2"),
+        ("SETTLEMENT", "Money in and out 0 All movements 1"),
+    ):
+        listed = read_page(owner, busy_shop, type=kind, **today)
+        assert tabs in text_of(listed)
+        assert f"tab=all&amp;type={kind}" in listed or f"type={kind}&amp;tab=all" in listed
     empty_list = text_of(read_page(owner, busy_shop, type="CHARGEBACK_RECOVERY"))
     assert "No movements match these filters." in empty_list
     wrong_day = text_of(read_page(owner, busy_shop, to="31.12.2026"))

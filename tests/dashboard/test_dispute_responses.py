@@ -189,7 +189,7 @@ def test_a_disputed_payment_leads_to_the_dispute_until_it_is_decided(shop: Shop)
     ):  # fmt: skip
         assert text in text_of(page)
     assert f'href="{_path(shop, dispute)}"' in page.text
-    assert "stays in the pending balance until the bank closes" in text_of(page)
+    assert "$9.59, the payment less its fees and refunds, stays in Pending" in text_of(page)
     assert "1 dispute needs a response, $24.99 at stake, by " in text_of(ada.get(home))
     assert "Total at stake" in text_of(ada.get(_path(shop, dispute)))
     # Without the permission to see disputes, a person learns only why there is no refund.

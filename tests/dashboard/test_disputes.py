@@ -117,7 +117,9 @@ def test_a_dispute_shows_its_facts_movements_and_history(shop: Shop) -> None:
         "Dispute of $9.99", "Payment of $9.99", "none set",
         "Total at stake $24.99 $9.99 and the fee of $15.00",
         "submits this, your files and the payment record to the bank",
-        "None so far. $9.59 of the payment is held in Pending until the bank decides.",
+        "$9.59, the payment less its fees and refunds, stays in Pending until the bank closes",
+        "The dispute fee of $15.00 is not held: it is taken if you lose.",
+        "None so far. $24.99 is taken if the bank decides for the customer.",
     ):  # fmt: skip
         assert text in page
     decide(shop, dispute, "lost")

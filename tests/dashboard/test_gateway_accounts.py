@@ -192,7 +192,11 @@ def test_nothing_is_added_without_the_operators_permission(site: Site) -> None:
     shop = site.server.create_shop()
     owner = create_person(site.server, shop.id, "owner")
     page = owner.get(path_of(shop))
-    assert "The operator does not let you add accounts" in text_of(page)
+    text = text_of(page)
+    assert "Your own gateway accounts are not enabled" in text
+    assert "Ask the operator of this service, and name the provider" in text
+    assert ("PayPal" in text, f'data-value="{shop.id}"' in page.text) == (True, True)
+    assert "No gateway accounts yet" in text_of(site.owner.get(path_of(site.shop)))
     for gateway in ("sandbox", "stripe"):
         opened = owner.get(f"{path_of(shop)}/new?gateway={gateway}")
         assert opened.headers["location"].endswith("#add")

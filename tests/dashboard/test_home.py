@@ -263,6 +263,19 @@ def test_an_asset_is_not_compressed_for_clients_without_gzip(api_server: ApiServ
         assert response.content == assets.ASSETS["chart.js"].body
 
 
+def test_home_says_that_nobody_can_pay_while_no_gateway_takes_payments(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outage = "Customers cannot pay: no gateway account takes payments. Ask the operator"
+    owner = create_person(shop.api_server, shop.id, "owner")
+    assert outage not in text_of(read_home(owner, shop))
+    gateways = shop.api_server.app.gateways
+    monkeypatch.setattr(gateways, "paused", frozenset(gateways))
+    page = read_home(owner, shop)
+    assert outage in text_of(page)
+    assert f'href="/dashboard/{shop.id}/settings/gateway-accounts"' in page
+
+
 def test_another_merchants_home_page_is_not_found(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     assert owner.get(f"/dashboard/{new_id('mer')}/").status_code == 404

@@ -14,6 +14,7 @@ from opentill.dashboard import (
     movement_search,
     movements,
     page_helpers,
+    payout_facts,
     payout_wait,
     payouts_on_way,
 )
@@ -47,6 +48,7 @@ class Tab(msgspec.Struct, frozen=True):
     name: Literal["", "all"]  # "": money in and out
     rows: int
     is_shown: bool
+    keeps_type: bool = True  # False: without the type in the filter, of which it has no rows
 
 
 class _Listed(msgspec.Struct, frozen=True):
@@ -90,6 +92,8 @@ async def show(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         wait = await payout_wait.find(tx, merchant_id, request.now)
         on_way = await payouts_on_way.find(tx, request, zone)
+        sees_payouts = request.access.may("payouts.read")
+        schedule = await payout_facts.read_schedule(tx, request, merchant) if sees_payouts else ""
     currencies = [
         (
             schedule.balance.currency,
@@ -111,14 +115,12 @@ async def show(request: PageRequest) -> Response:
             for name in ledger.TYPES
             if name == kind or (name in kinds and (shows_all or name not in ledger.TRANSFERS))
         ],
-        tabs=[
-            Tab("", counts.money_rows, not shows_all),
-            Tab("all", counts.rows, shows_all),
-        ],
+        tabs=_build_tabs(listed, kind, shows_all=shows_all),
         text=text,
         with_balances=shows_all and not _filters(request, "from", "to", "type", "query"),
         wait=wait if request.access.may("payouts.read") else None,
         on_way=on_way,
+        schedule=schedule,
         may_see_payouts=request.access.may("payouts.read"),
         zero_of={
             schedule.balance.currency: localizer.amount(Money(0, schedule.balance.currency))
@@ -136,6 +138,19 @@ async def show(request: PageRequest) -> Response:
         filters=_query(_filters(request)),
         days_only=_query(_filters(request, "from", "to")),
     )
+
+
+def _build_tabs(listed: _Listed, kind: ledger.Type | None, *, shows_all: bool) -> list[Tab]:
+    """Return both parts of the list, with the numbers of rows that the filters select."""
+    if kind is None:
+        numbers = (listed.counts.money_rows, listed.counts.rows)
+    else:
+        number = listed.pager.total
+        numbers = (0 if kind in ledger.TRANSFERS else number, number)
+    return [
+        Tab("", numbers[0], not shows_all, keeps_type=kind not in ledger.TRANSFERS),
+        Tab("all", numbers[1], shows_all),
+    ]
 
 
 async def _read_entries(

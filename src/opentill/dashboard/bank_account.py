@@ -3,11 +3,14 @@
 from functools import partial
 from typing import Final
 
+from opentill.dashboard import payout_facts
 from opentill.portal import bank_account
 from opentill.portal.model import DASHBOARD_PATH, Page
 
 _PATH: Final = f"{DASHBOARD_PATH}/payouts/account"
-_PLACE: Final = bank_account.Place("payouts.account", None, "on the page of the bank account")
+_PLACE: Final = bank_account.Place(
+    "payouts.account", None, "on the page of the bank account", payout_facts.read_schedule
+)
 pages: Final = (
     Page("GET", _PATH, "payouts.read", partial(bank_account.show, place=_PLACE)),
     Page(

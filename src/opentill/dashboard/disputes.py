@@ -85,6 +85,7 @@ async def _render_dispute(
             order = await orders.find(tx, merchant.id, dispute.order_id)
             attempt = await orders.find_attempt(tx, merchant.id, dispute.attempt_id)
     card = attempt and orders.card_of_attempt(attempt)
+    held_minor = payment_details.held_minor(dispute, order) if order is not None else 0
     statement = _find_statement(dispute, dispute_notes)
     responded_at = _find_response_time(dispute, files, dispute_notes, history)
     return render.page(
@@ -102,7 +103,7 @@ async def _render_dispute(
         debit=Money(dispute.debit_minor, dispute.debit_currency),
         fee=Money(dispute.fee_minor, dispute.debit_currency),
         loss=Money(dispute.loss_minor, dispute.debit_currency),
-        held=order and Money(payment_details.held_minor(dispute, order), dispute.debit_currency),
+        held=Money(held_minor, dispute.debit_currency) if held_minor > 0 else None,
         files=files,
         full=len(files) >= disputes.MAX_FILES,
         statement=dispute_statement.without_files(statement, [file.name for file in files]),

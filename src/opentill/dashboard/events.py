@@ -1,6 +1,7 @@
 """A merchant's events: the list, and the page of each with its deliveries."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -131,6 +132,10 @@ async def show(request: PageRequest) -> Response:
         text=text,
         rows=rows,
         before=page.before,
+        resends=request.access.may("events.resend")
+        and any(endpoint.status == "ENABLED" for endpoint in endpoints),
+        receivers_of=partial(_count_receivers, endpoints),
+        form_id=form_ids.new_form_id,
     )
 
 
@@ -159,7 +164,7 @@ async def _render_event(
         payload_times=_payload_times(row.event),
         row=row,
         endpoints=[(endpoint, deliveries.get(endpoint.id)) for endpoint in endpoints],
-        receivers=sum(_receives(endpoint, event) for endpoint in endpoints),
+        receivers=_count_receivers(endpoints, event),
         form_id=form_ids.new_form_id,
         done=done,
         is_pending=bool(pending),
@@ -176,6 +181,10 @@ def _is_due(delivery: Delivery, now: int) -> bool:
 
 def _receives(endpoint: Endpoint, event: StoredEvent) -> bool:
     return endpoint.status == "ENABLED" and (not endpoint.types or event.type in endpoint.types)
+
+
+def _count_receivers(endpoints: Sequence[Endpoint], event: StoredEvent) -> int:
+    return sum(_receives(endpoint, event) for endpoint in endpoints)
 
 
 async def resend(request: PageRequest) -> Response:

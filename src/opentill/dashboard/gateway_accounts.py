@@ -20,6 +20,7 @@ from opentill.gateways.account import AccountStatus, GatewayAccount
 from opentill.orders.payments import day_limits
 from opentill.portal import account_forms, account_views, credential_fields, render
 from opentill.portal.account_views import DAY_MS, QUARTER_MS
+from opentill.portal.labels import GATEWAY_TITLE
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web import charts
@@ -92,6 +93,7 @@ async def list_accounts(request: PageRequest) -> Response:
         "gateway_accounts.html",
         rows=overview.rows,
         choices=_offered(request, overview.allowed),
+        named_providers=_name_providers(request),
         manages=request.may("gateways.manage"),
         most=accounts.MOST_OWN,
         zone=page_helpers.zone_of(request),
@@ -101,6 +103,12 @@ async def list_accounts(request: PageRequest) -> Response:
 def _offered(request: PageRequest, allowed: Sequence[str]) -> list[str]:
     """Return the allowed gateways that this deployment can still have accounts of."""
     return [name for name in accounts.allowable(request.app.settings) if name in allowed]
+
+
+def _name_providers(request: PageRequest) -> list[str]:
+    """Return the names of the providers that the operator can allow here."""
+    names = (GATEWAY_TITLE.get(name, name) for name in accounts.allowable(request.app.settings))
+    return [request.localizer.gettext(name) for name in names]
 
 
 async def _list_choices(request: PageRequest) -> Sequence[str]:

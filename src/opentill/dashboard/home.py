@@ -11,6 +11,7 @@ from opentill import (
     agreement,
     disputes,
     figures,
+    gateways,
     merchants,
     orders,
     payment_links,
@@ -20,13 +21,14 @@ from opentill import (
     webhooks,
 )
 from opentill.core import times
-from opentill.core.money import Money
+from opentill.core.money import EXPONENTS, Money
 from opentill.dashboard import (
     home_figures,
     listed_payments,
     menu_counts,
     page_helpers,
     payments_columns,
+    payout_facts,
     payout_wait,
     payouts_on_way,
     prepaid,
@@ -121,8 +123,12 @@ async def show(request: PageRequest) -> Response:
     rows = await figures.read(request.app.db, merchant.id, zone, request.now)
     async with request.app.db.connection() as tx:
         pending = await _pending_payouts(tx, request, zone)
+        schedule = ""
+        if access.may("payouts.read") and not pending:
+            schedule = await payout_facts.read_schedule(tx, request, merchant)
         has_money = any(row.balance.available > 0 for row in rows.currencies)
-        todo = await _list_todos(tx, request, has_money=has_money)
+        todo = _find_outage(request, merchant)
+        todo += await _list_todos(tx, request, has_money=has_money)
     start: StartChecklist | None = None
     if not any(row.ever.payments for row in rows.currencies):
         async with request.app.db.connection() as tx:
@@ -149,6 +155,7 @@ async def show(request: PageRequest) -> Response:
         coming_days=len(rows.coming),
         last_month=_last_month(request, merchant, zone),
         pending_payouts=pending,
+        schedule=schedule,
         columns=columns,
         rows=payments_columns.rows_of(request, zone, columns, tried),
     )
@@ -180,6 +187,18 @@ async def _pending_payouts(
         )
         for payout in newest
     ]
+
+
+def _find_outage(request: PageRequest, merchant: Merchant) -> list[Todo]:
+    """Return that nobody can pay, if no gateway account takes the merchant's payments."""
+    accounts = request.app.gateways
+    if not request.may("payments.read") or any(
+        gateways.offered_methods(accounts, currency, merchant_id=merchant.id)
+        for currency in (merchant.settlement_currency, *EXPONENTS)
+    ):
+        return []
+    text = N_("Customers cannot pay: no gateway account takes payments. Ask the operator")
+    return [Todo(text, 1, "/settings/gateway-accounts")]
 
 
 async def _list_todos(tx: Tx, request: PageRequest, *, has_money: bool) -> list[Todo]:

@@ -8,7 +8,9 @@ from opentill.web.translations import N_, NC_
 ABOUT_BALANCE: Final = {
     "available": N_("Can be paid out to your bank."),
     "pending": N_("Paid by customers, and not settled yet."),
-    "frozen": N_("Held for refunds in progress and for disputes of settled payments."),
+    "frozen": N_(
+        "Held for refunds in progress, for disputes of settled payments, or by the operator."
+    ),
     "reserve": N_("Your rolling reserve against chargebacks."),
     "prepaid": N_("Pays the fees of payments to your own gateway accounts."),
 }

@@ -1,5 +1,6 @@
 """A merchant's payment links: the list, the page of each, and the forms that change them."""
 
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -90,22 +91,44 @@ async def _list_page(
     return page, {name: len(part) for name, part in parts.items()}
 
 
+def _choose_tab(request: PageRequest) -> str:
+    """Return the chosen tab; a search without one is of all links."""
+    default = "all" if lists.text(request, "query") else "active"
+    return lists.choice(request, "tab", tuple(_TABS)) or default
+
+
+async def read_pages(request: PageRequest) -> AsyncGenerator[list[PaymentLink], None]:
+    """Yield the pages of the chosen tab or search, for a file."""
+    tab, number = _choose_tab(request), 1
+    while page := (await _list_page(request, tab, number))[0]:
+        yield page
+        number += 1
+
+
+async def build_rows(tx: Tx, request: PageRequest, page: Sequence[PaymentLink]) -> list[Row]:
+    """Return the rows of links with their products and payments."""
+    merchant_id = request.merchant_id
+    usage = await payment_links.find_usage(tx, merchant_id, [link.id for link in page])
+    ids = [link.product_id for link in page if link.product_id is not None]
+    by_id = await products.find_many(tx, merchant_id, ids)
+    return [
+        _build_row(link, by_id.get(link.product_id or ""), usage[link.id], request.now)
+        for link in page
+    ]
+
+
 async def _render_list(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
     entries: Entries | None = None,
 ) -> Response:
-    # A search without a chosen tab is one of all links.
-    default = "all" if lists.text(request, "query") else "active"
-    tab = lists.choice(request, "tab", tuple(_TABS)) or default
+    tab = _choose_tab(request)
     number = lists.page_number(request)
     page, totals = await _list_page(request, tab, number)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        usage = await payment_links.find_usage(tx, merchant.id, [link.id for link in page])
-        ids = [link.product_id for link in page if link.product_id is not None]
-        by_id = await products.find_many(tx, merchant.id, ids)
+        rows = await build_rows(tx, request, page)
     choices, _ = await products.list_page(
         request.app.db, merchant.id, ProductsQuery(size=_MOST_CHOICES, status="ACTIVE")
     )
@@ -115,13 +138,11 @@ async def _render_list(
         status,
         money=Money,
         zone=ZoneInfo(merchant.time_zone),
-        rows=[
-            _build_row(link, by_id.get(link.product_id or ""), usage[link.id], request.now)
-            for link in page
-        ],
+        rows=rows,
+        csv=lists.file_address(request, "links.csv", "tab", "query"),
         pager=lists.Pager(number, totals[tab]),
         tab=tab,
-        default_tab=default,
+        default_tab="all" if lists.text(request, "query") else "active",
         totals=totals,
         products=page_helpers.product_names(request, choices, with_prices=True),
         undecided=link_form.UNDECIDED,

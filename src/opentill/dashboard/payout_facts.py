@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from datetime import tzinfo
 from itertools import pairwise
 from typing import Final
+from zoneinfo import ZoneInfo
 
 import msgspec
 
 from opentill import payouts
 from opentill.core import times
 from opentill.dashboard import payout_wait, payouts_on_way
+from opentill.db.database import Tx
+from opentill.merchants import Merchant
 from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
@@ -23,41 +26,49 @@ class PayoutFacts(msgspec.Struct, frozen=True):
     """The bank account, why payouts to it wait, the newest payout, and what is usual.
 
     ``arrival`` is the time that the slowest of the last ones took, "" if none has arrived.
-    ``rhythm`` says how often payouts were created, "" if there is no rule.
+    ``schedule`` says when the next payout is expected, or who decides.
     """
 
     account: payouts.StoredAccount | None
     wait: payout_wait.PayoutWait | None
     last: payouts.Payout | None
     arrival: str
-    rhythm: str
+    schedule: str
 
 
-def find_rhythm(
+def find_schedule(
     newest: Sequence[payouts.Payout], localizer: Localizer, zone: tzinfo, now: int
 ) -> str:
-    """Return how often the last payouts were created and when the next one would be.
+    """Return when the next payout is expected, for all pages that say so.
 
-    ``newest`` are the last payouts, the newest first. Returns "" unless there are at least three,
-    the same number of days apart.
+    ``newest`` are the last payouts, the newest first. If at least three of them are the same number
+    of days apart, they show how often payouts are usual; otherwise the operator decides.
     """
     days = [times.moment(payout.created_at, zone).date() for payout in newest[:COMPARED]]
     gaps = {(later - earlier).days for later, earlier in pairwise(days)}
     gap = next(iter(gaps)) if len(days) >= _AT_LEAST and len(gaps) == 1 else 0
     if not gap:
-        return ""
+        return localizer.gettext(N_("The operator decides when it pays out what is available."))
     if gap == 1:
-        text = localizer.gettext(N_("The last payouts were created every day."))
+        text = localizer.gettext(N_("Payouts are usually created every day."))
     else:
         text = localizer.gettext(
-            N_("The last payouts were created every {days} days."), days=localizer.number(gap)
+            N_("Payouts are usually created every {days} days."), days=localizer.number(gap)
         )
     next_at = newest[0].created_at + gap * _DAY_MS
     if next_at <= now:
         return text
     day = localizer.recent_date(next_at, zone, now)
-    following = localizer.gettext(N_("The next one would then be on {day}."), day=day)
+    following = localizer.gettext(N_("The next one is expected on {day}."), day=day)
     return f"{text} {following}"
+
+
+async def read_schedule(tx: Tx, request: PageRequest, merchant: Merchant) -> str:
+    """Return when the merchant's next payout is expected, or who decides."""
+    if merchant.off("payout"):
+        return request.localizer.gettext(N_("The operator has switched payouts off."))
+    newest = await payouts.list_newest(tx, merchant.id, COMPARED, 0)
+    return find_schedule(newest, request.localizer, ZoneInfo(merchant.time_zone), request.now)
 
 
 async def read(request: PageRequest, zone: tzinfo) -> PayoutFacts:
@@ -73,5 +84,5 @@ async def read(request: PageRequest, zone: tzinfo) -> PayoutFacts:
         wait,
         next(iter(newest), None),
         arrival.shown(request.localizer),
-        find_rhythm(newest, request.localizer, zone, request.now),
+        find_schedule(newest, request.localizer, zone, request.now),
     )

@@ -14,7 +14,7 @@ from opentill.core.errors import or_not_found
 from opentill.core.money import Money
 from opentill.dashboard import awaited, page_helpers, payout_wait, payouts_on_way
 from opentill.dashboard.labels import PAYOUT_STATUS
-from opentill.dashboard.payout_facts import COMPARED, find_rhythm
+from opentill.dashboard.payout_facts import COMPARED, find_schedule
 from opentill.http import csvfile
 from opentill.payouts import Payout, RunOfPayout
 from opentill.portal import downloads, lists, payout_items, render
@@ -67,7 +67,7 @@ async def show(request: PageRequest) -> Response:
         account=account,
         wait=wait,
         last=next(iter(last), None),
-        rhythm=find_rhythm(last, localizer, zone, request.now),
+        schedule=find_schedule(last, localizer, zone, request.now),
         arrival=arrival.shown(localizer),
         on_way=on_way,
         paid={

@@ -1,7 +1,7 @@
 """A merchant's products: the list, the page of each, and the forms that change them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -101,15 +101,27 @@ async def _list_page(
     return page, {name: len(part) for name, part in parts.items()}
 
 
+def _choose_tab(request: PageRequest) -> str:
+    """Return the chosen tab; a search without one is of all products."""
+    default = "all" if lists.text(request, "query") else "active"
+    return lists.choice(request, "tab", tuple(_TABS)) or default
+
+
+async def read_pages(request: PageRequest) -> AsyncGenerator[list[Product], None]:
+    """Yield the pages of the chosen tab or search, for a file."""
+    tab, number = _choose_tab(request), 1
+    while page := (await _list_page(request, tab, number))[0]:
+        yield page
+        number += 1
+
+
 async def _render_list(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
     entries: Entries | None = None,
 ) -> Response:
-    # A search without a chosen tab is one of all products.
-    default = "all" if lists.text(request, "query") else "active"
-    tab = lists.choice(request, "tab", tuple(_TABS)) or default
+    tab = _choose_tab(request)
     number = lists.page_number(request)
     page, totals = await _list_page(request, tab, number)
     async with request.app.db.connection() as tx:
@@ -128,7 +140,8 @@ async def _render_list(
         rows=rows,
         pager=lists.Pager(number, totals[tab], _SIZE),
         tab=tab,
-        default_tab=default,
+        default_tab="all" if lists.text(request, "query") else "active",
+        csv=lists.file_address(request, "products.csv", "tab", "query"),
         totals=totals,
         zone=ZoneInfo(merchant.time_zone),
         currencies=page_helpers.list_currencies(request),

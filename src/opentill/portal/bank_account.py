@@ -5,6 +5,7 @@ person's change unseen. Only the last characters of the number are shown. Owners
 page, staff the console's.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -16,6 +17,7 @@ from opentill.core import bankaccounts
 from opentill.core.bankaccounts import BankAccount
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
+from opentill.db.database import Tx
 from opentill.merchants import Merchant
 from opentill.payouts import StoredAccount
 from opentill.people import Permission
@@ -40,6 +42,8 @@ class Place(msgspec.Struct, frozen=True):
     permission: Permission  # the permission that replacing the account needs
     zone: ZoneInfo | None = None  # the time zone of the page; None: the merchant's
     reason: str = ""  # the reason that the audit log gets; "": the form has a field for it
+    # Says when the next payout is expected, where the page does.
+    read_schedule: Callable[[Tx, PageRequest, Merchant], Awaitable[str]] | None = None
 
 
 async def show(
@@ -55,6 +59,8 @@ async def show(
         stored = await payouts.find_account(tx, request.merchant_id)
         held_since = await payouts.account_held_since(tx, request.merchant_id)
         balances = await ledger.trial_balance(tx, request.merchant_id)
+        read = place.read_schedule
+        schedule = await read(tx, request, merchant) if read else ""
     countries = [
         (code, name)
         for code, name in request.localizer.countries()
@@ -71,6 +77,7 @@ async def show(
         merchant=merchant,
         stored=stored,
         held_since=held_since,
+        schedule=schedule,
         waits=stored is not None and stored.usable_from > request.now,
         zone=place.zone or ZoneInfo(merchant.time_zone),
         values=values,

@@ -7,6 +7,7 @@ invalid field gets an error and does not filter.
 from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Final, Literal, TypeVar
+from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -113,6 +114,13 @@ class Pager(msgspec.Struct, frozen=True):
     def last(self) -> int:
         """The number of the last row of the page."""
         return min(self.number * self.size, self.total)
+
+
+def file_address(request: PageRequest, name: str, *fields: str) -> str:
+    """Return the URL of a list as a file, with the fields of the request that select its rows."""
+    query = {field: request.query[field] for field in fields if request.query.get(field)}
+    address = request.link(name)
+    return f"{address}?{urlencode(query)}" if query else address
 
 
 def days(
