@@ -163,14 +163,14 @@ async def test_the_check_reports_why_the_server_refuses_a_query(
     server.reads = options.pop("reads", "either")
     server.faults = [("order", fault)] if fault else []
     gateway = create_gateway(server, **options)
-    text = await gateway.check()
+    reported = await gateway.check()
     await gateway.close()
     if problem is None:
-        assert text is None
+        assert reported is None
     else:
-        assert text is not None
-        assert problem in text
-        assert KEY not in text
+        assert reported is not None
+        assert problem in reported.reason
+        assert KEY not in reported.reason
 
 
 async def test_messages_about_failed_requests_do_not_contain_the_key(

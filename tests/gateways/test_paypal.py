@@ -344,7 +344,7 @@ async def test_a_working_account_has_no_problem(
         paypal_shop.create_webhook, "https://till.example", "CHECKOUT.ORDER.APPROVED"
     )
     lacking = paypal_shop.gateway(webhook_id=webhook_id)
-    problem = await lacking.check() or ""
+    problem = str(await lacking.check())
     await lacking.close()
     assert "lacks events: add PAYMENT.CAPTURE.COMPLETED, " in problem
     callback = f"{paypal_shop.receiver.url}/gateways/paypal/callback"
@@ -367,7 +367,7 @@ async def test_a_check_names_the_setting_that_is_wrong(
     expected: str,
 ) -> None:
     gateway = paypal_shop.gateway(**changes)
-    assert expected in (await gateway.check() or "")
+    assert expected in str(await gateway.check())
     outcome = await gateway.pay(paypal_shop.request())
     # Nothing was sent, so that another gateway may be tried.
     assert outcome.status == ("ACTION_REQUIRED" if "webhook_id" in changes else "UNREACHABLE")

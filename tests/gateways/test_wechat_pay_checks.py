@@ -39,7 +39,7 @@ async def test_a_check_names_the_setting_that_is_wrong(
     wechat_pay_shop: WeChatPayShop, changes: dict[str, Any], expected: str
 ) -> None:
     gateway = wechat_pay_shop.gateway(**changes)
-    assert expected in (await gateway.check() or "")
+    assert expected in str(await gateway.check())
     outcome = await gateway.pay(wechat_pay_shop.request())
     # Nothing was processed, so that another gateway may be tried.
     assert outcome.status == ("UNKNOWN" if "api_v3_key" in changes else "UNREACHABLE")
@@ -49,7 +49,7 @@ async def test_a_check_names_the_setting_that_is_wrong(
 async def test_a_check_notices_a_wrong_public_key(wechat_pay_shop: WeChatPayShop) -> None:
     key = keys.SigningKey(keys.new_key(), None).key.public_key()
     gateway = wechat_pay_shop.gateway(by_public_key=True, public_key=keys.public_pem(key).decode())
-    assert "does not fit. If this stays, correct" in (await gateway.check() or "")
+    assert "does not fit. If this stays, correct" in str(await gateway.check())
     await gateway.close()
 
 

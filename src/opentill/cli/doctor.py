@@ -185,7 +185,7 @@ async def _problem(gateway: "Gateway", checks: "Checks") -> str | None:
     """Send a gateway a query; return the problem and its remedy, None if the gateway works."""
     try:
         problem = await checks.check()
-        return None if problem is None else str(problem)  # ``NotChecked`` is no JSON
+        return None if problem is None else problem.reason
     finally:
         await gateway.close()
 

@@ -13,6 +13,7 @@ from opentill.gateways.choice import (
 from opentill.gateways.model import (
     BadCallback,
     Captures,
+    CheckProblem,
     Checks,
     DisputeStatus,
     Expires,
@@ -46,6 +47,7 @@ __all__ = [
     "BadCallback",
     "BadGateways",
     "Captures",
+    "CheckProblem",
     "Checks",
     "DisputeStatus",
     "Expires",

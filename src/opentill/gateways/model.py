@@ -348,21 +348,23 @@ class Captures(Expires, Protocol):
     capture_ms: int  # how long after the end of an order a payment may still be taken
 
 
-class NotChecked(str):
-    """Why a provider could not be asked: nothing is known about the credentials."""
+class CheckProblem(msgspec.Struct, frozen=True):
+    """Why a provider does not accept an account, and the remedy.
 
-    __slots__ = ()
+    ``was_asked``: False if the provider gave no usable response, so that nothing is known about the
+    credentials.
+    """
+
+    reason: str
+    was_asked: bool = True
 
 
 @runtime_checkable
 class Checks(Protocol):
     """Implemented by adapters that can test whether the provider accepts their account."""
 
-    async def check(self) -> str | None:
-        """Send a query without side effects; return the problem and its remedy, or None.
-
-        The problem is ``NotChecked`` if the provider gave no usable response.
-        """
+    async def check(self) -> CheckProblem | None:
+        """Send a query without side effects; return the problem and its remedy, or None."""
         ...
 
 

@@ -140,10 +140,10 @@ def test_the_account_is_checked(downstream: Downstream) -> None:
     v2_shop, check = downstream.v2_shop, downstream.gateway.check
     assert downstream.run(check()) is None
     v2_shop.set_versions("V1")
-    assert "该商户未开启RSA签名类型" in downstream.run(check())
+    assert "该商户未开启RSA签名类型" in downstream.run(check()).reason
     v2_shop.set_versions("V2")
     stranger = Downstream(v2_shop, private_key=VECTORS["platform_private_key"])
-    problem = stranger.run(stranger.gateway.check())
+    problem = stranger.run(stranger.gateway.check()).reason
     assert "RSA签名校验失败" in problem
     assert "EPAY_V2_PRIVATE_KEY" in problem
     stranger.run(stranger.gateway.close())

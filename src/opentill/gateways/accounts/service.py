@@ -39,7 +39,7 @@ from opentill.gateways.accounts.model import (
     Problem,
     StoredAccount,
 )
-from opentill.gateways.model import Checks, Gateway, NotChecked
+from opentill.gateways.model import Checks, Gateway
 from opentill.merchants import Actor
 
 OVERLAP_MS: Final = 86_400_000  # how long old credentials verify callbacks after a rotation
@@ -118,11 +118,12 @@ async def check(adapter: Gateway) -> Problem | None:
     if problem is None:
         return None
     # Adapters name the variables of the environment's account.
-    variable = _VARIABLE.search(problem)
-    text = _VARIABLE.sub(lambda match: match[1].lower(), problem)
-    if isinstance(problem, NotChecked):
-        return Problem(text, was_asked=False, reported=problem)
-    return Problem(text, "" if variable is None else variable[1].lower(), reported=problem)
+    reason = problem.reason
+    variable = _VARIABLE.search(reason)
+    text = _VARIABLE.sub(lambda match: match[1].lower(), reason)
+    if not problem.was_asked:
+        return Problem(text, was_asked=False, reported=reason)
+    return Problem(text, "" if variable is None else variable[1].lower(), reported=reason)
 
 
 async def add(

@@ -23,11 +23,11 @@ from opentill.gateways.alipay.wire import CURRENCY, Product, Reply
 from opentill.gateways.failures import FAILURES, ProviderResponse, status_of
 from opentill.gateways.model import (
     BadCallback,
+    CheckProblem,
     GatewayEvent,
     GatewayPaymentEvent,
     GatewayRefundEvent,
     Method,
-    NotChecked,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -306,7 +306,7 @@ class AlipayGateway:
 
     # Requests
 
-    async def check(self) -> str | None:
+    async def check(self) -> CheckProblem | None:
         """Query a trade that does not exist; return the problem with the response and its remedy.
 
         Returns None if Alipay recognizes the application and reports that it has no such trade.
@@ -315,11 +315,13 @@ class AlipayGateway:
         response = await self._call(_QUERY, "check", {"out_trade_no": new_id("att")})
         reply = response.value
         if reply is None:
-            return NotChecked(f"{options.url} gave no usable response: {response.reason}")
+            return CheckProblem(
+                f"{options.url} gave no usable response: {response.reason}", was_asked=False
+            )
         if reply.is_success or reply.sub_code == wire.NO_TRADE:
             return None
         remedy = _REMEDIES.get(reply.sub_code, "")
-        return f"alipay: {options.url} refuses a query: {reply.summary}{remedy}"
+        return CheckProblem(f"alipay: {options.url} refuses a query: {reply.summary}{remedy}")
 
     async def close(self) -> None:
         """Close connections."""

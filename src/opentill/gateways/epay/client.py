@@ -23,10 +23,10 @@ from opentill.gateways.epay.wire import Reply
 from opentill.gateways.failures import FAILURES, status_of
 from opentill.gateways.model import (
     BadCallback,
+    CheckProblem,
     GatewayEvent,
     GatewayPaymentEvent,
     Method,
-    NotChecked,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -311,7 +311,7 @@ class EpayGateway:
         options = self._options
         return {"pid": options.pid, "key": options.key, "out_trade_no": attempt_id}
 
-    async def check(self) -> str | None:
+    async def check(self) -> CheckProblem | None:
         """Query an order that does not exist; return the problem with the response and its remedy.
 
         Returns None if the server recognizes the account and reports that it has no such order.
@@ -325,21 +325,22 @@ class EpayGateway:
             other_reply = await second_query(attempt_id)
             if isinstance(other_reply, Reply) and other_reply.is_unknown_order:
                 setting = "get" if by_post else "post"
-                return (
+                return CheckProblem(
                     f"{self._options.url} reads the account of a query by {setting.upper()} only:"
                     f" set OPENTILL_GATEWAY_EPAY_QUERY={setting}"
                 )
-            return (
+            return CheckProblem(
                 f"{self._options.url} refuses our account ({reply.summary}): correct"
                 " OPENTILL_GATEWAY_EPAY_PID and OPENTILL_GATEWAY_EPAY_KEY"
             )
         if isinstance(reply, _NoReply):
-            return NotChecked(
+            return CheckProblem(
                 f"{self._options.url} gave no usable response: {reply.reason}. If this stays,"
-                " correct OPENTILL_GATEWAY_EPAY_URL"
+                " correct OPENTILL_GATEWAY_EPAY_URL",
+                was_asked=False,
             )
         if not reply.is_unknown_order:
-            return (
+            return CheckProblem(
                 f"{self._options.url} responds to a query of an unknown order with {reply.summary}"
             )
         return None

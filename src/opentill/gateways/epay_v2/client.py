@@ -28,10 +28,10 @@ from opentill.gateways.epay_v2.wire import Reply
 from opentill.gateways.failures import FAILURES, status_of
 from opentill.gateways.model import (
     BadCallback,
+    CheckProblem,
     GatewayEvent,
     GatewayPaymentEvent,
     Method,
-    NotChecked,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -344,35 +344,38 @@ class EpayV2Gateway:
 
     # The account
 
-    async def check(self) -> str | None:
+    async def check(self) -> CheckProblem | None:
         """Query the account by ``merchant/info``; return the problem and its remedy, or None."""
         reply, url = await self._call(wire.INFO, {}), self._options.url
         if isinstance(reply, _NoReply):
             if reply.is_forged:
-                return (
+                return CheckProblem(
                     f"{url} gave a response that does not count: {reply.reason}. Correct"
                     f" {_VARIABLES}PUBLIC_KEY, which is the platform's, or this machine's clock"
                 )
-            return NotChecked(
+            return CheckProblem(
                 f"{url} gave no usable response: {reply.reason}. If this stays, correct"
-                f" {_VARIABLES}URL"
+                f" {_VARIABLES}URL",
+                was_asked=False,
             )
         return self._problem_of(reply)
 
-    def _problem_of(self, reply: Reply) -> str | None:
+    def _problem_of(self, reply: Reply) -> CheckProblem | None:
         url = self._options.url
         if reply.code == wire.WRONG_KEY:
-            return (
+            return CheckProblem(
                 f"{url} refuses our account ({reply.summary}): correct {_VARIABLES}PID and"
                 f" {_VARIABLES}PRIVATE_KEY, whose public half belongs there, or this machine's"
                 " clock"
             )
         if reply.code != wire.SUCCESS:
-            return f"{url} responds to a query of our account with {reply.summary}"
+            return CheckProblem(f"{url} responds to a query of our account with {reply.summary}")
         if reply.get("pid") not in ("", self._options.pid):
-            return f"{url} responds with account {reply.get('pid')[:20]}: correct {_VARIABLES}PID"
+            return CheckProblem(
+                f"{url} responds with account {reply.get('pid')[:20]}: correct {_VARIABLES}PID"
+            )
         if "0" in (reply.get("status"), reply.get("pay_status")):
-            return f"{url} does not let our account take payments: see its own pages"
+            return CheckProblem(f"{url} does not let our account take payments: see its own pages")
         return None
 
     # Requests

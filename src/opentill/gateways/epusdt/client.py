@@ -21,10 +21,10 @@ from opentill.gateways.epusdt.wire import Reply
 from opentill.gateways.failures import FAILURES, status_of
 from opentill.gateways.model import (
     BadCallback,
+    CheckProblem,
     GatewayEvent,
     GatewayPaymentEvent,
     Method,
-    NotChecked,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -187,7 +187,7 @@ class EpusdtGateway:
 
     # The account
 
-    async def check(self) -> str | None:
+    async def check(self) -> CheckProblem | None:
         """Send a signed request that the server cannot fulfil; return the problem and its remedy.
 
         The original server gets an order without an address for callbacks, which it refuses; the
@@ -199,18 +199,25 @@ class EpusdtGateway:
             reply = await self._post(_CANCEL, {"trade_id": _PROBE})
         url = self._options.url
         if isinstance(reply, _NoReply):
-            return NotChecked(
+            return CheckProblem(
                 f"{url} gave no usable response: {reply.reason}. If this stays, correct"
-                f" {_VARIABLES}URL or {_VARIABLES}SERVER"
+                f" {_VARIABLES}URL or {_VARIABLES}SERVER",
+                was_asked=False,
             )
         if reply.is_wrong_signature:
-            return f"{url} refuses the token ({reply.summary}): correct {_VARIABLES}TOKEN"
+            return CheckProblem(
+                f"{url} refuses the token ({reply.summary}): correct {_VARIABLES}TOKEN"
+            )
         if self._options.fork is None and "notify_url" in reply.message:
             # The fork names the missing parameter; the original server names it in Chinese.
-            return f"{url} is a bepusdt server ({reply.summary}): set {_VARIABLES}SERVER=bepusdt"
+            return CheckProblem(
+                f"{url} is a bepusdt server ({reply.summary}): set {_VARIABLES}SERVER=bepusdt"
+            )
         is_right = reply.is_unknown_order if self._options.fork is not None else reply.is_refusal
         if not is_right:
-            return f"{url} responds to a request that it should refuse with {reply.summary}"
+            return CheckProblem(
+                f"{url} responds to a request that it should refuse with {reply.summary}"
+            )
         return None
 
     # Requests

@@ -17,6 +17,7 @@ from opentill.gateways.evm.addresses import with_checksum
 from opentill.gateways.evm.chain import Chain
 from opentill.gateways.evm.extended_keys import ExtendedKey
 from opentill.gateways.model import (
+    CheckProblem,
     Method,
     PaymentOutcome,
     PaymentRequest,
@@ -170,14 +171,14 @@ class EvmGateway(RefusesCallbacks):
         """Return the transfers of a successful transaction, None if there is no such one."""
         return await self._chain.find_transfers(transaction)
 
-    async def check(self) -> str | None:
+    async def check(self) -> CheckProblem | None:
         """Compare chain and tokens with the node's; return the problem and its remedy."""
         try:
             chain_id = await self._chain.chain_id()
         except ChainFailure as failure:
-            return f"The node cannot be used ({failure}): correct {_VARIABLES}RPC_URL"
+            return CheckProblem(f"The node cannot be used ({failure}): correct {_VARIABLES}RPC_URL")
         if chain_id != self.chain_id:
-            return (
+            return CheckProblem(
                 f"The node is one of the chain {chain_id}, not {self.chain_id}: correct"
                 f" {_VARIABLES}CHAIN_ID, or {_VARIABLES}RPC_URL"
             )
@@ -187,16 +188,20 @@ class EvmGateway(RefusesCallbacks):
                 return problem
         return None
 
-    async def _check_token(self, token: Token) -> str | None:
+    async def _check_token(self, token: Token) -> CheckProblem | None:
         shown = with_checksum(token.address)
         try:
             decimals = await self._chain.decimals(token)
         except ChainFailure as failure:
-            return f"{token.symbol} at {shown} is no token ({failure}): correct {_VARIABLES}TOKENS"
+            return CheckProblem(
+                f"{token.symbol} at {shown} is no token ({failure}): correct {_VARIABLES}TOKENS"
+            )
         if decimals is None:
-            return f"{self.network} has no contract at {shown}: correct {_VARIABLES}TOKENS"
+            return CheckProblem(
+                f"{self.network} has no contract at {shown}: correct {_VARIABLES}TOKENS"
+            )
         if decimals != token.decimals:
-            return (
+            return CheckProblem(
                 f"{token.symbol} at {shown} has {decimals} decimals, not {token.decimals}: correct"
                 f" {_VARIABLES}TOKENS"
             )

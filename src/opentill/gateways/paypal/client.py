@@ -16,9 +16,9 @@ from opentill.core.errors import ConfigurationError, Invalid
 from opentill.core.ids import creation_time
 from opentill.gateways.model import (
     BadCallback,
+    CheckProblem,
     GatewayEvent,
     Method,
-    NotChecked,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -391,7 +391,7 @@ class PayPalGateway:
 
     # Checks
 
-    async def check(self) -> str | None:
+    async def check(self) -> CheckProblem | None:
         """Query the account's webhook and an unknown order; return the problem and its remedy."""
         options, deadline, prefix = (
             self._options,
@@ -405,25 +405,27 @@ class PayPalGateway:
         )
         if isinstance(reply, NoReply):
             if reply.refused:
-                return (
+                return CheckProblem(
                     f"{options.url} refuses the credentials: correct {prefix}CLIENT_ID and"
                     f" {prefix}CLIENT_SECRET, which are those of one app, or {prefix}URL"
                 )
-            return NotChecked(f"{options.url} gave no usable response: {reply.reason}")
+            return CheckProblem(
+                f"{options.url} gave no usable response: {reply.reason}", was_asked=False
+            )
         if not reply.is_success:
-            return (
+            return CheckProblem(
                 f"{options.url} does not know the webhook ({reply.error.code}): correct"
                 f" {prefix}WEBHOOK_ID, the id of a webhook of the same app"
             )
         webhook = wire.read(reply.body, webhooks.Webhook)
         names = {event.name for event in webhook.event_types} if webhook else {"*"}
         if "*" not in names and (missing := [n for n in webhooks.NEEDED_EVENTS if n not in names]):
-            return f"the webhook at PayPal lacks events: add {', '.join(missing)}"
+            return CheckProblem(f"the webhook at PayPal lacks events: add {', '.join(missing)}")
         reply = await self._get(f"{_ORDERS}/{_NO_ORDER}", deadline, is_check=True)
         if is_missing(reply):
             return None
         reason = reply.reason if isinstance(reply, NoReply) else reply.error.code
-        return f"{options.url} responds to a query of an unknown order with {reason}"
+        return CheckProblem(f"{options.url} responds to a query of an unknown order with {reason}")
 
     async def _get(
         self, path: str, deadline: Deadline, *, is_check: bool = False

@@ -16,9 +16,9 @@ from opentill.core.money import EXPONENTS
 from opentill.gateways.failures import FAILURES, MALFORMED, ProviderResponse, status_of
 from opentill.gateways.model import (
     BadCallback,
+    CheckProblem,
     GatewayEvent,
     Method,
-    NotChecked,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -134,16 +134,20 @@ class SandboxGateway:
         response = await self._call(wire.Refund, "GET", path, refund_id)
         return _refund_outcome(response, refund_id)
 
-    async def check(self) -> str | None:
+    async def check(self) -> CheckProblem | None:
         """Query a payment that does not exist; return the problem, None if the bank accepts us."""
         response = await self._send(wire.Payment, "GET", f"/payments/{new_id('att')}", None)
         if response.status == "NOT_FOUND":
             return None
         if "HTTP 401" in response.reason:
-            return f"OPENTILL_SANDBOX_SECRET differs from that of the bank at {self._url}"
+            return CheckProblem(
+                f"OPENTILL_SANDBOX_SECRET differs from that of the bank at {self._url}"
+            )
         if response.status in ("UNREACHABLE", "UNKNOWN"):
-            return NotChecked(f"{self._url} gave no usable response: {response.reason}")
-        return f"{self._url} does not accept this account ({response.reason})"
+            return CheckProblem(
+                f"{self._url} gave no usable response: {response.reason}", was_asked=False
+            )
+        return CheckProblem(f"{self._url} does not accept this account ({response.reason})")
 
     async def settlement_report(
         self, target: BinaryIO, since: int | None = None, until: int | None = None

@@ -17,10 +17,10 @@ from opentill.core.ids import creation_time
 from opentill.gateways.failures import MALFORMED, ProviderResponse
 from opentill.gateways.model import (
     BadCallback,
+    CheckProblem,
     GatewayEvent,
     GatewayRefundEvent,
     Method,
-    NotChecked,
     PaymentOutcome,
     PaymentRequest,
     RefundOutcome,
@@ -140,7 +140,7 @@ class StripeGateway:
             return await self.find_payment(attempt_id, session_id)
         return _payment(closed, attempt_id)
 
-    async def check(self) -> str | None:
+    async def check(self) -> CheckProblem | None:
         """List one Checkout Session, as every payment needs it; return the problem, or None."""
         response = await call(
             wire.Listed, "check", "the account", lambda: self._sessions.list_async({"limit": 1})
@@ -148,8 +148,10 @@ class StripeGateway:
         if response.value is not None:
             return None
         if response.status in ("UNREACHABLE", "UNKNOWN"):
-            return NotChecked(f"Stripe gave no usable response: {response.reason}")
-        return (
+            return CheckProblem(
+                f"Stripe gave no usable response: {response.reason}", was_asked=False
+            )
+        return CheckProblem(
             f"Stripe does not accept the key ({response.reason}): correct"
             " OPENTILL_GATEWAY_STRIPE_SECRET_KEY, or allow it to read and write Checkout Sessions"
         )

@@ -17,9 +17,9 @@ from opentill.core.money import Money
 from opentill.gateways import bills as china_bills
 from opentill.gateways.model import (
     BadCallback,
+    CheckProblem,
     GatewayEvent,
     Method,
-    NotChecked,
     PaymentOutcome,
     PaymentRequest,
     PaymentStatus,
@@ -255,7 +255,7 @@ class WeChatPayGateway:
 
     # Checks
 
-    async def check(self) -> str | None:
+    async def check(self) -> CheckProblem | None:
         """Query an order that does not exist; return the problem with the response and its remedy.
 
         A wrong APIv3 key is noticed only if the account has platform certificates.
@@ -266,19 +266,23 @@ class WeChatPayGateway:
         prefix = "OPENTILL_GATEWAY_WECHAT_PAY_"
         if isinstance(reply, NoReply):
             if reply.refused:
-                return (
+                return CheckProblem(
                     f"{options.url} refuses our signature: correct {prefix}MCHID,"
                     f" {prefix}PRIVATE_KEY and {prefix}SERIAL or {prefix}CERTIFICATE"
                 )
             if reply.status == "UNKNOWN":
-                return (
+                return CheckProblem(
                     f"{options.url}: {reply.reason}. If this stays, correct {prefix}API_V3_KEY, or"
                     f" {prefix}PUBLIC_KEY and {prefix}PUBLIC_KEY_ID"
                 )
-            return NotChecked(f"{options.url} gave no usable response: {reply.reason}")
+            return CheckProblem(
+                f"{options.url} gave no usable response: {reply.reason}", was_asked=False
+            )
         if not reply.is_success and reply.error.code in wire.NO_ORDER:
             return None
-        return f"{options.url} responds to a query of an unknown order with {reply.error.summary}"
+        return CheckProblem(
+            f"{options.url} responds to a query of an unknown order with {reply.error.summary}"
+        )
 
     async def _send(
         self, method: Literal["GET", "POST"], path: str, body: object = None
