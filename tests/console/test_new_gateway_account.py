@@ -13,8 +13,7 @@ from console.console_pages import hidden_fields, visible_text
 from console.gateway_account_pages import ACCOUNTS, SECRET, AccountsSite, running_site
 from opentill.gateways import accounts, registry
 from opentill.gateways.accounts import stored_credentials
-from opentill.portal.gateway_labels import CREDENTIAL
-from opentill.portal.labels import GATEWAY_TITLE
+from opentill.portal.gateway_labels import CREDENTIAL, GATEWAY_TITLE
 from opentill.sandbox.alipay import keys
 from support.alipay_shop import AlipayShop
 from support.epay_v2_bank import EpayV2BankShop, stranger_public_key

@@ -20,8 +20,11 @@ from opentill.merchants import Merchant
 from opentill.people import Permission
 from opentill.portal import menu
 from opentill.portal.account_views import state_of
-from opentill.portal.gateway_labels import GATEWAY_ACCOUNT_BADGE, GATEWAY_ACCOUNT_STATE
-from opentill.portal.labels import GATEWAY_TITLE
+from opentill.portal.gateway_labels import (
+    GATEWAY_ACCOUNT_BADGE,
+    GATEWAY_ACCOUNT_STATE,
+    GATEWAY_TITLE,
+)
 from opentill.portal.model import CONSOLE_PATH
 from opentill.portal.request import PageRequest
 from opentill.portal.search import SHOWN, Group, Hit

@@ -20,7 +20,7 @@ from opentill.gateways.account import AccountStatus, GatewayAccount
 from opentill.orders.payments import day_limits
 from opentill.portal import account_forms, account_views, credential_fields, render
 from opentill.portal.account_views import DAY_MS, QUARTER_MS
-from opentill.portal.labels import GATEWAY_TITLE
+from opentill.portal.gateway_labels import GATEWAY_TITLE
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web import charts

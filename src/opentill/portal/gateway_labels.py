@@ -35,6 +35,19 @@ GATEWAY_ACCOUNT_RESULT: Final = {
     "rotated": N_("The credentials are replaced. The old ones verify callbacks for 24 hours."),
     "terms": N_("The terms are saved. Every server uses them within five seconds."),
 }
+# Gateways, and the bank as a source of reports.
+GATEWAY_TITLE: Final = {
+    "bank": N_("Bank"),
+    "alipay": N_("Alipay"),
+    "epay": NC_("gateway", "Epay"),
+    "epay_v2": NC_("gateway", "Epay V2"),
+    "epusdt": NC_("gateway", "epusdt"),
+    "evm": N_("USDT and USDC"),
+    "paypal": NC_("gateway", "PayPal"),
+    "sandbox": N_("Sandbox bank"),
+    "stripe": NC_("gateway", "Stripe"),
+    "wechat_pay": N_("WeChat Pay"),
+}
 GATEWAY_ABOUT: Final = {
     "alipay": N_("Your own contract with Alipay"),
     "epay": N_("A server that speaks the Epay (易支付) protocol"),

@@ -267,19 +267,6 @@ STATUS_CLASS: Final[Mapping[ShownStatus, str]] = {
     "REFUND_FAILED": "status-failed",
     "ATTEMPT_FAILED": "status-failed",
 }
-# Gateways, and the bank as a source of reports.
-GATEWAY_TITLE: Final = {
-    "bank": N_("Bank"),
-    "alipay": N_("Alipay"),
-    "epay": NC_("gateway", "Epay"),
-    "epay_v2": NC_("gateway", "Epay V2"),
-    "epusdt": NC_("gateway", "epusdt"),
-    "evm": N_("USDT and USDC"),
-    "paypal": NC_("gateway", "PayPal"),
-    "sandbox": N_("Sandbox bank"),
-    "stripe": NC_("gateway", "Stripe"),
-    "wechat_pay": N_("WeChat Pay"),
-}
 PAYMENT_METHOD: Final = {
     "CREDIT_CARD": N_("Card"),
     "ALIPAY": N_("Alipay"),

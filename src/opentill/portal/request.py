@@ -15,7 +15,7 @@ from opentill.disputes import WaitingCases
 from opentill.gateways import account_name
 from opentill.orders import OPERATOR
 from opentill.people import Access, Browser, Credentials, Login, Permission, Site, staff_may
-from opentill.portal.labels import GATEWAY_TITLE
+from opentill.portal.gateway_labels import GATEWAY_TITLE
 from opentill.portal.model import CONSOLE_PATH, PROOF_PREFIX, SENDER
 from opentill.portal.portal import Portal
 from opentill.server.protocol import ALLOW_BODY_S

@@ -140,7 +140,7 @@ class EpayV2Gateway:
         kind, content = reply.get("pay_type"), reply.get("pay_info")
         page = safe_url(content) if kind == "jump" else None
         code = content if kind == "qrcode" else ""
-        if not reply.get("trade_no"):  # without it, nobody could tell that the page was seen
+        if not reply.get("trade_no"):  # it shows later that the page was seen
             return PaymentOutcome(status="UNKNOWN", reason="the response has no number")
         if not page and not code:
             reason = f"OpenTill cannot show pay_type {kind[:32]!r}: set {_VARIABLES}PAGE=jump"
