@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help run demo dev test test-pooled test-serializable test-clients test-image mutants check fix
 .PHONY: test-nightly hooks client messages bench stress lock browser languages compilers promtool
 .PHONY: python-shop node-shop php-shop
-.PHONY: test-deploy manifests board sbom notice FORCE
+.PHONY: test-mariadb test-deploy manifests board sbom notice FORCE
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make test-pooled        run all tests through PgBouncer in transaction mode'
 	@echo 'make test-serializable  run all tests with serializable transactions'
 	@echo 'make test-clients       test clients generated for Go, Java and Node.js: they compile, pay and refund'
+	@echo 'make test-mariadb       test the import of an old Epay server with a real MariaDB (needs its server)'
 	@echo 'make test-image         build, run and test the container image (needs podman or docker)'
 	@echo 'make test-deploy        test chart, manifests, units and SBOM with the tools that read them'
 	@echo 'make check              check formatting, lint, names, workflow files, layers, types and known vulnerabilities'
@@ -67,6 +68,11 @@ test-serializable: .venv/stamp-dev browser languages
 
 test-clients: .venv/stamp-dev .venv-clients/stamp compilers
 	$(BIN)/pytest -m clients tests/generated tests/javascript $(ARGS)
+
+# `make test` skips these tests without MariaDB's server.
+test-mariadb: .venv/stamp-dev
+	@test -x /usr/sbin/mariadbd || { echo 'No MariaDB. Debian: apt-get install mariadb-server' >&2; exit 1; }
+	$(BIN)/pytest tests/epay_import/test_mariadb.py $(ARGS)
 
 # Needs podman or docker; tests/image lists what else it needs from the machine.
 test-image: .venv/stamp-dev

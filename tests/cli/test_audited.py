@@ -57,6 +57,7 @@ OTHERS: Final = {
     " approvals:approve,reject"
     " payouts:set-account,confirm-account"
     " reconcile:compare,resolve balance:approve,reject rates:set,import",
+    "move in from another server; tests/epay_import checks the audit log": "epay:import",
     "resend messages, or send a test": "epay:resend webhooks:resend,test mail:resend,reread,test",
     "change a merchant's status; tests/cli/test_standing.py checks the audit log": "merchants:apply"
     ",approve,decline,suspend,resume,close,capability,note",

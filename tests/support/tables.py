@@ -51,6 +51,7 @@ TABLES: Final = {
     "entries": Table("ledger", "merchant"),
     "environment_breakers": Table("gateways", "shared", "about the whole deployment"),
     "epay_credentials": Table("epay", "shared"),
+    "epay_imports": Table("epay_import", "merchant"),
     "epay_notifications": Table("epay", "merchant"),
     "epay_orders": Table("epay", "merchant"),
     "epay_platform_keys": Table("epay", "shared", "about the whole deployment"),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from opentill.cli import inputs, output, resolve, session
+from opentill.cli import epay_import, inputs, output, resolve, session
 from opentill.cli.registration import acting, add_group
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
         resend=resend,
         versions=versions,
         **{
+            "import": epay_import.import_,
             "key-pair": key_pair,
             "public-key": public_key,
             "platform-key": show_platform_key,
@@ -152,7 +153,10 @@ def resend(
     from opentill.epay.model import order_id_of
 
     async def work(tx: "Tx", now: int) -> "Notice":
-        paid_order = await orders.find_anywhere(tx, order if "_" in order else order_id_of(order))
+        order_id = order if "_" in order else order_id_of(order)
+        if not order_id:
+            order_id = await epay.find_imported_order(tx, order)
+        paid_order = await orders.find_anywhere(tx, order_id)
         return await epay.resend(tx, paid_order.merchant_id, paid_order.id, now, actor=actor)
 
     return session.transact(work)

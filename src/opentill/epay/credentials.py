@@ -52,7 +52,12 @@ def _new_key(settings: Settings, merchant_id: str) -> tuple[str, bytes]:
         message = "OPENTILL_SECRET_KEY must be set: Epay keys are encrypted with it"
         raise ConfigurationError(message)
     key = "".join(secrets.choice(_KEY_ALPHABET) for _ in range(_KEY_LENGTH))
-    return key, encryption.encrypt(settings.secret_key, _purpose(merchant_id), key)
+    return key, encrypt_key(settings, merchant_id, key)
+
+
+def encrypt_key(settings: Settings, merchant_id: str, key: str) -> bytes:
+    """Encrypt a merchant's key with the deployment's key."""
+    return encryption.encrypt(settings.secret_key, _purpose(merchant_id), key)
 
 
 def _new_credentials(credentials: Credentials, key: str, settings: Settings) -> NewCredentials:

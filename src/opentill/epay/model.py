@@ -119,6 +119,20 @@ class NewKeyPair(msgspec.Struct, frozen=True, kw_only=True):
     platform_public_key: str
 
 
+class NewMerchantKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The pid and keys of a merchant of an old server."""
+
+    merchant_id: str
+    pid: int
+    key: str
+    versions: Versions
+    public_key: str | None
+
+    def __repr__(self) -> str:
+        """Omit the key."""
+        return f"NewMerchantKeys({self.pid})"
+
+
 class EpayMerchant(Credentials, frozen=True, kw_only=True):
     """The merchant of a pid, with its Epay credentials."""
 
@@ -205,11 +219,12 @@ class EpayOrder(msgspec.Struct, frozen=True, kw_only=True):
     customer_email: str
     refunded_minor: int
     provider_ref: str  # the provider's id of the payment, "" before there is one
+    old_trade_no: str | None = None  # the number that an old server gave it; None: not imported
 
     @property
     def trade_no(self) -> str:
         """The order's number in the Epay API: letters and digits only."""
-        return trade_no(self.order_id)
+        return self.old_trade_no or trade_no(self.order_id)
 
     @property
     def submitted_type(self) -> str:

@@ -104,7 +104,7 @@ async def _place(
                 merchant_name=merchant_name,
             )
     body = checkouts.SessionBody(
-        product_id=await _find_or_create_product(tx, merchant_id, submission.money_type, now),
+        product_id=await find_or_create_product(tx, merchant_id, submission.money_type, now),
         display_merchant_name=submission.shown_name,
         client_reference=submission.out_trade_no,
     )
@@ -255,7 +255,7 @@ async def _replace_type_and_version(
         )
 
 
-async def _find_or_create_product(tx: Tx, merchant_id: str, currency: str, now: int) -> str:
+async def find_or_create_product(tx: Tx, merchant_id: str, currency: str, now: int) -> str:
     """Return the product of the merchant's Epay orders in a currency; create it if missing."""
     product_id = await queries.PRODUCT.get(tx, merchant_id=merchant_id, currency=currency)
     if product_id is not None:

@@ -22,7 +22,7 @@ from opentill.epay.model import PlatformKey
 from opentill.gateways.epay import rsa_signature
 from opentill.merchants import Actor
 
-_PURPOSE: Final = "epay platform key"
+PURPOSE: Final = "epay platform key"
 _MISSING_SETTING: Final = (
     "OPENTILL_SECRET_KEY must be set: the Epay platform key is encrypted with it"
 )
@@ -57,13 +57,32 @@ def _open(secret_key: str, number: int, public_key: str, sealed_key: bytes) -> S
     """Decrypt a platform key. Raises ``encryption.WrongKey``."""
     if not secret_key:
         raise encryption.WrongKey
-    text = encryption.decrypt(secret_key, _PURPOSE, sealed_key)
+    text = encryption.decrypt(secret_key, PURPOSE, sealed_key)
     return Signer(number, public_key, rsa_signature.read_own_private_key(text))
 
 
 def decrypt(key: PlatformKey, secret_key: str) -> Signer:
     """Return a stored platform key, ready to sign. Raises ``encryption.WrongKey``."""
     return _open(secret_key, key.number, key.public_key, key.sealed_key)
+
+
+class KeyPair(msgspec.Struct, frozen=True):
+    """A platform key as it is stored, before it is encrypted."""
+
+    public_key: str
+    private_key: str
+
+    def __repr__(self) -> str:
+        """Omit the private key."""
+        return f"KeyPair({self.public_key!r})"
+
+
+def read(text: str) -> KeyPair:
+    """Return a private key in PEM or Base64 with its public half. Raises ``BadKey``."""
+    key = rsa_signature.read_private_key(text)
+    return KeyPair(
+        rsa_signature.bare_public_key(key.public_key()), rsa_signature.bare_private_key(key)
+    )
 
 
 async def find_or_none(tx: Tx) -> PlatformKey | None:
@@ -107,7 +126,7 @@ async def _insert(tx: Tx, secret_key: str, number: int, now: int) -> None:
         number=number,
         public_key=rsa_signature.bare_public_key(private_key.public_key()),
         sealed_key=encryption.encrypt(
-            secret_key, _PURPOSE, rsa_signature.bare_private_key(private_key)
+            secret_key, PURPOSE, rsa_signature.bare_private_key(private_key)
         ),
         now=now,
     )

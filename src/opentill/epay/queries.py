@@ -154,6 +154,11 @@ BY_NUMBER = Query(
     limit 1
     """,
 )
+# An imported order, found by its number of the old server.
+BY_OLD_NUMBER = Query(
+    EpayOrder,
+    f"{_EPAY_ORDERS} where e.merchant_id = :merchant_id and e.old_trade_no = :number",
+)
 # The orders of an out_trade_no, in the order in which they were placed and must be locked.
 ORDERS_OF_NUMBER = Query(
     NumberedOrder,

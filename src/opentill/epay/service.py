@@ -221,6 +221,17 @@ async def end_unpaid_sibling(
         )
 
 
+async def find_by_trade_no(tx: Tx, merchant_id: str, number: str) -> EpayOrder | None:
+    """Return the order with our trade_no, or with the trade_no of an old server."""
+    order_id = order_id_of(number)
+    order = None
+    if order_id:
+        order = await queries.BY_ORDER.first(tx, merchant_id=merchant_id, order_id=order_id)
+    if order is None:
+        order = await queries.BY_OLD_NUMBER.first(tx, merchant_id=merchant_id, number=number)
+    return order
+
+
 async def find(
     tx: Tx, merchant_id: str, request: Request, unknown: str = NO_SUCH_ORDER
 ) -> EpayOrder:
@@ -232,9 +243,7 @@ async def find(
     """
     number = request.get("trade_no")
     if number:
-        order = await queries.BY_ORDER.first(
-            tx, merchant_id=merchant_id, order_id=order_id_of(number)
-        )
+        order = await find_by_trade_no(tx, merchant_id, number)
     elif request.get("out_trade_no"):
         order = await queries.BY_NUMBER.first(
             tx, merchant_id=merchant_id, out_trade_no=request.get("out_trade_no")

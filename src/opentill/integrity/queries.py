@@ -36,7 +36,7 @@ _RULES: Final = {
     from orders o left join entries e on e.merchant_id = o.merchant_id
         and e.source_type = 'order' and e.source_id = o.id and e.type = 'PAYMENT'
     where (o.paid_at is null) <> (o.status in {_UNPAID})
-        or (o.paid_at is null or o.paid_directly) <> (e.id is null)
+        or (o.paid_at is null or o.paid_directly or o.imported) <> (e.id is null)
         or (o.paid_at is null and o.paid_directly)
         or (e.amount_minor, e.currency) <> (o.gross_settled_minor, o.settled_currency)
     """,  # noqa: S608 - interpolates constants of this program only
@@ -371,9 +371,9 @@ _RULES: Final = {
         and before.out_trade_no = e.out_trade_no and before.submission = e.submission - 1
     left join orders o on o.merchant_id = before.merchant_id and o.id = before.order_id
     where e.submission > 1 and (before.order_id is null or o.status in ('PENDING', 'CREATING')
-        or (e.name, e.money::numeric, e.money_type, e.notify_url, e.return_url, e.param)
-            <> (before.name, before.money::numeric, before.money_type, before.notify_url,
-                before.return_url, before.param))
+        or e.old_trade_no is null and (e.name, e.money::numeric, e.money_type, e.notify_url,
+            e.return_url, e.param) <> (before.name, before.money::numeric, before.money_type,
+                before.notify_url, before.return_url, before.param))
     """,
 }
 # ``:source``, ``:event`` and ``:target`` are the columns of the table of an order's transitions.
@@ -398,7 +398,9 @@ _HISTORY: Final = """
         or (h.from_status is distinct from h.status_before and not h.pruned)
         or h.at < h.at_before
         or (h.last and (h.number, h.to_status) <> (o.history_number, o.status))
-        or (h.number = 1 and (h.event, h.to_status) <> ('opened', 'PENDING'))
+        or (h.number = 1 and case when o.imported then (h.event, h.to_status) not in (
+            ('imported', 'SETTLED'), ('imported', 'REFUNDED'), ('imported', 'CLOSED'))
+            else (h.event, h.to_status) <> ('opened', 'PENDING') end)
         or (h.number > 1 and h.from_status <> h.to_status and not exists (
             select from unnest(:source::text[], :event::text[], :target::text[])
                 as s (source, event, target)

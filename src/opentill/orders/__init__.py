@@ -26,6 +26,9 @@ from opentill.orders.customers.service import (
 from opentill.orders.events import livemode_of, metadata
 from opentill.orders.export.service import export_csv, export_csv_limited, read_selection
 from opentill.orders.export_columns import COLUMNS as EXPORT_COLUMNS
+from opentill.orders.imported import find_states as find_imported_states
+from opentill.orders.imported import insert as insert_imported
+from opentill.orders.imported_model import ImportedOrder
 from opentill.orders.livemode import all_with_livemode, with_livemode, with_paid_livemode
 from opentill.orders.model import (
     OPERATOR,
@@ -158,6 +161,7 @@ __all__ = [
     "FailedAttempts",
     "GrossSales",
     "HistoryRow",
+    "ImportedOrder",
     "ListChoice",
     "Matches",
     "NewOrder",
@@ -213,6 +217,7 @@ __all__ = [
     "find_by_part",
     "find_customers",
     "find_customers_of_orders",
+    "find_imported_states",
     "find_many",
     "find_matches",
     "find_reported_attempt",
@@ -221,6 +226,7 @@ __all__ = [
     "has_product",
     "history",
     "hold_refund",
+    "insert_imported",
     "last_attempt",
     "list_counted",
     "list_customer_page",

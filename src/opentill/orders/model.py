@@ -204,9 +204,9 @@ class Order(PlacedOrder, frozen=True):
     refund_failed: bool = False  # whether a refund has failed and nobody has handled it
     closed_as: ClosedAs | None = None  # None: its time ended, or it is not CLOSED
     attempt_failed: bool = False  # whether the last attempt failed; False once it cannot be paid
-    # Whether the provider paid the merchant, so that no balance of ours has the money and it never
-    # settles. False before the payment.
+    # Whether the provider paid the merchant, so it never settles. False before the payment.
     paid_directly: bool = False
+    imported: bool = False  # from another server: the opening balance contains its payment
 
     @property
     def is_over(self) -> bool:

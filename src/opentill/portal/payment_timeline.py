@@ -54,6 +54,7 @@ _DISPUTE_RESPONSES: Final = {
 _DISPUTE_TONES: Final = {"WON": "good", "LOST": "bad", "RECOVERED": "good"}
 # Event of the history that no other item shows → the color of its item; "" for no color.
 _HISTORY_TONES: Final = {
+    "imported": "",
     "expired": "",
     "refused": "bad",
     "voided": "",
@@ -66,6 +67,7 @@ _HISTORY_TONES: Final = {
     "refund_handled": "",
     "dispute_forwarded": "",
 }
+_IMPORTED: Final = N_("Imported from the server that was used before")
 # Why a CLOSED order was not paid → the event of the history with the same name for the end.
 _CLOSED_AS: Final = {"CANCELED": "voided", "DECLINED": "refused"}
 
@@ -359,7 +361,7 @@ class Timeline:
                 event = self._ending() if row.event == "expired" else row.event
                 if event is None:
                     continue
-                sentence = self._gettext(HISTORY_EVENT[event])
+                sentence = self._gettext(_IMPORTED if event == "imported" else HISTORY_EVENT[event])
                 if event == "dispute_forwarded" and not self._for_staff:
                     sentence = self._gettext("Your response was sent to the bank")
                 if event == "carried_over":

@@ -5,6 +5,9 @@ Refunds that were made at the provider are only recorded here.
 
 from opentill.refunds.cases import count_unmatched, dismiss, list_open
 from opentill.refunds.failures import list_failed, mark_handled
+from opentill.refunds.imported import ImportedRefund
+from opentill.refunds.imported import insert as insert_imported
+from opentill.refunds.imported import split as split_imported
 from opentill.refunds.model import (
     REFUNDABLE,
     BalanceTooLow,
@@ -38,6 +41,7 @@ from opentill.refunds.service import (
 __all__ = [
     "REFUNDABLE",
     "BalanceTooLow",
+    "ImportedRefund",
     "NewMadeAtGateway",
     "NotRefundable",
     "Quote",
@@ -59,6 +63,7 @@ __all__ = [
     "find_by_number",
     "find_or_none",
     "find_order_ids",
+    "insert_imported",
     "list_failed",
     "list_for_order",
     "list_of_orders",
@@ -68,4 +73,5 @@ __all__ = [
     "quote",
     "record_manually",
     "reverse_manually",
+    "split_imported",
 ]

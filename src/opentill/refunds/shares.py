@@ -93,7 +93,8 @@ def share_of(order: Order, amount: int, fees_returned_minor: int = 0) -> Share:
         # could therefore cost more than the order's net: limit it to the net.
         gross -= money.share(fee, held, order.amount_minor, order.settled_currency)
         gross = min(gross, order.net_settled_minor)
-    debit = max(0, gross - order.refund_debit_minor)
+    # Refunds on the server that an order comes from are part of its merchant's opening balance.
+    debit = amount if order.imported else max(0, gross - order.refund_debit_minor)
     settled, usd_rate = order.settled_currency, _usd_rate(order) / order.exchange_rate
     debit_usd = debit if settled == "USD" else money.times(debit, usd_rate, settled, "USD")
     return Share(debit, _to_usd(order, amount), debit_usd)
