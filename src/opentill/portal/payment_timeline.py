@@ -71,7 +71,7 @@ _IMPORTED: Final = N_("Imported from the server that was used before")
 # Why a CLOSED order was not paid → the event of the history with the same name for the end.
 _CLOSED_AS: Final = {"CANCELED": "voided", "DECLINED": "refused"}
 
-_BY_HAND: Final = "confirmed by "  # begins the cause of a payment that staff marked as paid
+_BY_STAFF: Final = "confirmed by "  # begins the cause of a payment that staff marked as paid
 # A payment or refund that the bank confirms within this time (ms) is one item.
 _AT_ONCE: Final = 60_000
 
@@ -235,8 +235,8 @@ class Timeline:
     def _confirmed_by(self) -> tuple[Fact, ...]:
         """Return who marked the payment as paid, and why; nothing if a gateway reported it."""
         for row in self._payment.history:
-            if row.event == "confirmed" and row.cause.startswith(_BY_HAND):
-                who, _, reason = row.cause.removeprefix(_BY_HAND).partition(": ")
+            if row.event == "confirmed" and row.cause.startswith(_BY_STAFF):
+                who, _, reason = row.cause.removeprefix(_BY_STAFF).partition(": ")
                 by: Fact = (N_("Marked as paid by"), self._payment.names.show(who))
                 return (by, (N_("Reason"), reason)) if reason else (by,)
         return ()
