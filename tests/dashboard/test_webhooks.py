@@ -115,6 +115,21 @@ def test_selected_events_need_a_selection_and_all_events_ignore_it(shop: Shop) -
     assert shop.data("GET", "/v1/webhook-endpoints")["items"][0]["events"] == []
 
 
+def test_a_url_that_was_entered_is_sent_a_test(shop: Shop) -> None:
+    owner = create_person(shop.api_server, shop.id, "owner")
+    list_path = path_of(shop, "webhooks")
+    form = {"form_id": new_form_id(owner, list_path), "url": URL, "events": "all"}
+    location = owner.post(list_path, form).headers["location"]
+    assert re.fullmatch(rf"{list_path}/whe_\w+\?done=added&test=evt_\w+", location)
+    assert owner.post(list_path, form).headers["location"] == location  # one test, however often
+    assert "It is being sent. The result appears here." in text_of(owner.get(location))
+    path, url = location.partition("?")[0], f"{URL}/2"
+    for pattern in (r"\?done=changed&test=evt_\w+", r"\?done=changed"):
+        (seen_at,) = hidden_field_values(owner.get(path), "seen_at")
+        changed = owner.post(path, form | {"seen_at": seen_at, "url": url})
+        assert re.fullmatch(path + pattern, changed.headers["location"])
+
+
 def test_a_stale_form_does_not_overwrite_the_endpoint(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     endpoint_id = shop.create_endpoint()["id"]

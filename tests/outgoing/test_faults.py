@@ -2,12 +2,10 @@
 
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from opentill.context import App
 from opentill.core.encryption import encrypt
 from opentill.epay import jobs
 from opentill.outgoing import client
@@ -38,15 +36,16 @@ async def test_twelve_faults_of_addresses_are_named_for_webhooks_and_epay(
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "trusted.pem"))
     monkeypatch.setattr(jobs, "TIMEOUT_S", _TIMEOUT_S)
     async with faulty_server(tmp_path) as server:
-        app = cast("App", SimpleNamespace(outgoing=server.outgoing))
         planted = server.planted()
         assert len(planted) == 12
         webhook = {name: await _attempt(server, one.url) for name, one in planted.items()}
-        epay = {name: await jobs.send_once(app, one.url) for name, one in planted.items()}
+        epay = {
+            name: await jobs.send_once(server.outgoing, one.url) for name, one in planted.items()
+        }
         works = f"https://shop.example:{server.valid_tls}/works"
         assert (await _attempt(server, works)).fault is None
-        assert await jobs.send_once(app, works) == jobs.NoticeAttempt(
-            is_acknowledged=True, result="HTTP 200", fault=None
+        assert await jobs.send_once(server.outgoing, works) == jobs.NoticeAttempt(
+            is_acknowledged=True, result="HTTP 200", fault=None, status=200
         )
     assert {name: one.fault for name, one in webhook.items()} == {
         name: one.webhook for name, one in planted.items()

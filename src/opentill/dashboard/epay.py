@@ -12,7 +12,14 @@ from opentill import epay, merchants, people
 from opentill.core.errors import ConfigurationError, Invalid, NotFound
 from opentill.dashboard import developers, page_helpers
 from opentill.db.database import Tx
-from opentill.epay import Credentials, NewCredentials, NewKeyPair, NoticeState, Versions
+from opentill.epay import (
+    AddressCheck,
+    Credentials,
+    NewCredentials,
+    NewKeyPair,
+    NoticeState,
+    Versions,
+)
 from opentill.gateways.epay import rsa_signature
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import Page
@@ -49,9 +56,9 @@ async def _render_epay(
     errors: dict[str, str] | None = None,
     *,
     entries: dict[str, str] | None = None,
-    new: NewCredentials | None = None,
-    new_pair: NewKeyPair | None = None,
+    created: NewCredentials | NewKeyPair | None = None,
     filters: bool = False,
+    check: AddressCheck | None = None,
 ) -> Response:
     """Show the page, with the entries of a form or with a key that was just created.
 
@@ -63,21 +70,24 @@ async def _render_epay(
         credentials = await _find_credentials(tx, request.merchant_id)
         platform_key = await epay.find_platform_key(tx)
         notices = await epay.list_notices(tx, request.merchant_id, chosen, _MOST)
+    addresses = await epay.list_addresses(request.app.db, request.merchant_id)
     return render.page(
         request,
         "epay.html",
         status,
-        scripts=new is not None or new_pair is not None,
+        scripts=created is not None,
         zone=ZoneInfo(merchant.time_zone),
         credentials=credentials,
         filters=filters and credentials is not None,
         url=f"{request.app.settings.public_url}/epay/",
         notices=notices,
+        addresses=addresses,
+        check=check,
         most=_MOST,
         chosen=chosen,
         entries=entries or {},
-        new=new,
-        new_pair=new_pair,
+        new=created if isinstance(created, NewCredentials) else None,
+        new_pair=created if isinstance(created, NewKeyPair) else None,
         platform_key=platform_key,
         pem_public_key=rsa_signature.pem_public_key,
         pem_private_key=rsa_signature.pem_private_key,
@@ -121,7 +131,7 @@ async def _create(
         new = await form_ids.create_secret(request, work, NewCredentials)
     except ConfigurationError as error:
         return await _show_missing_setting(request, error)
-    return await _render_epay(request, new=new) if new.key else _redirect_to_epay(request)
+    return await _render_epay(request, created=new) if new.key else _redirect_to_epay(request)
 
 
 async def disable(request: PageRequest) -> Response:
@@ -209,7 +219,7 @@ async def create_key_pair(request: PageRequest) -> Response:
         return await _show_missing_setting(request, error)
     except Invalid:
         return await _render_epay(request, 409, {"pair": _ENTER_PID})
-    return await _render_epay(request, new_pair=new_pair)
+    return await _render_epay(request, created=new_pair)
 
 
 async def check_key_pair(request: PageRequest) -> Response | None:
@@ -247,7 +257,9 @@ async def check_public_key(request: PageRequest) -> Response | None:
     return None
 
 
-async def _show_missing_setting(request: PageRequest, error: ConfigurationError) -> Response:
+async def _show_missing_setting(
+    request: PageRequest, error: ConfigurationError | Invalid
+) -> Response:
     _log.error("Epay credentials cannot be made", reason=str(error))
     return await _render_epay(request, 503, {"epay": _MISSING_SETTING})
 
@@ -267,6 +279,22 @@ async def resend(request: PageRequest) -> Response:
             {"notices": N_("This order was not paid, so there is nothing to notify of")},
         )
     return _redirect_to_epay(request, done="resent")
+
+
+async def check(request: PageRequest) -> Response:
+    """Check the address of an order, and show whether notifications would be accepted.
+
+    Raises NotFound and TooManyRequests.
+    """
+    await page_helpers.limit_resends(request)
+    app, order_id = request.app, (await request.form()).get("order", "")
+    try:
+        result = await epay.check_address(
+            app.db, app.outgoing, app.settings, request.merchant_id, order_id, request.now
+        )
+    except (Invalid, ConfigurationError) as error:
+        return await _show_missing_setting(request, error)
+    return await _render_epay(request, check=result)
 
 
 def _redirect_to_epay(request: PageRequest, **query: str) -> Response:
@@ -322,5 +350,6 @@ pages: Final = (
         check=check_public_key,
         proves=N_("Replace the Epay public key"),
     ),
+    Page("POST", f"{_PLACE}/check", "events.resend", check, fields=("order",)),
     Page("POST", f"{_PLACE}/resend", "events.resend", resend, fields=("order",)),
 )

@@ -21,6 +21,7 @@ from opentill.dashboard.webhooks import (
     WHY_DISABLED,
     check_entries,
     field_error,
+    may_test_url,
     read_entries,
 )
 from opentill.db.database import Tx
@@ -175,7 +176,9 @@ async def change(request: PageRequest) -> Response:
     is_time = shown_time.isascii() and shown_time.isdecimal() and len(shown_time) <= _DIGITS
     try:
         seen_at = int(shown_time) if is_time else 0
-        await _update(request, EndpointFields(**entries, seen_at=seen_at))
+        async with request.app.db.connection() as tx:
+            before = await webhooks.find(tx, request.merchant_id, request.ids["endpoint"])
+        endpoint = await _update(request, EndpointFields(**entries, seen_at=seen_at))
     except Stale:
         return await _render_endpoint(
             request,
@@ -193,7 +196,12 @@ async def change(request: PageRequest) -> Response:
         return await _render_endpoint(
             request, 400, errors, form=entries, seen_at=shown_time, wait=requirement
         )
-    return _redirect(request, done="changed")
+    is_new_url = endpoint.url != before.url and endpoint.status == "ENABLED"
+    if not is_new_url or not await may_test_url(request):
+        return _redirect(request, done="changed")
+    ids = (request.merchant_id, endpoint.id)
+    test = await request.app.db.run(lambda tx: webhooks.send_test(tx, *ids, request.now))
+    return _redirect(request, done="changed", test=test.event_id)
 
 
 async def switch(request: PageRequest) -> Response:
@@ -206,10 +214,10 @@ async def switch(request: PageRequest) -> Response:
     return _redirect(request, done=status.lower())
 
 
-async def _update(request: PageRequest, fields: EndpointFields) -> None:
+async def _update(request: PageRequest, fields: EndpointFields) -> Endpoint:
     ids = (request.merchant_id, request.ids["endpoint"])
     check, actor = UrlCheck(request.app.outgoing.check), people.actor_of(request.login, REASON)
-    await request.app.db.run(
+    return await request.app.db.run(
         lambda tx: webhooks.update(tx, *ids, fields, check, request.now, actor=actor)
     )
 

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import merchants, people, webhooks
-from opentill.core.errors import Invalid, KeyReused
+from opentill.core.errors import Invalid, KeyReused, TooManyRequests
 from opentill.dashboard import delivery_figures, page_helpers
 from opentill.db.database import Tx
 from opentill.portal import form_ids, lists, render
@@ -110,6 +110,15 @@ async def _render_endpoints(
     )
 
 
+async def may_test_url(request: PageRequest) -> bool:
+    """Whether a URL that was just entered may be sent a test, within the limit of the merchant."""
+    try:
+        await page_helpers.limit_resends(request)
+    except TooManyRequests:
+        return False
+    return True
+
+
 async def check_new(request: PageRequest) -> Response | None:
     """Check the entries of a new endpoint."""
     form = await request.form()
@@ -152,7 +161,19 @@ async def add(request: PageRequest) -> Response:
         return await _render_endpoints(
             request, 400, errors, form=entries, form_id=form_id, wait=requirement
         )
-    return page_helpers.redirect(request, "developers", "webhooks", endpoint_id, done="added")
+    path, done = ("developers", "webhooks", endpoint_id), {"done": "added"}
+    if await may_test_url(request):
+
+        async def send_first(tx: Tx) -> str:
+            endpoint = await webhooks.find(tx, request.merchant_id, endpoint_id)
+            existing = await webhooks.list_latest_deliveries(tx, endpoint, None, 1)
+            if existing:  # the form was sent before
+                return existing[0][0].event_id
+            test = await webhooks.send_test(tx, request.merchant_id, endpoint_id, request.now)
+            return test.event_id
+
+        done["test"] = await app.db.run(send_first)
+    return page_helpers.redirect(request, *path, **done)
 
 
 pages: Final = (

@@ -1,5 +1,6 @@
 """The Epay API: shops that speak Epay (易支付), V1 or V2, take payments here unchanged."""
 
+from opentill.epay.checks import AddressCheck, check_address, list_addresses
 from opentill.epay.credentials import (
     WRONG_KEY,
     check_key,
@@ -22,6 +23,7 @@ from opentill.epay.imported import (
 from opentill.epay.imported import insert_orders as insert_imported_orders
 from opentill.epay.imported import start_notices as start_imported_notices
 from opentill.epay.model import (
+    AddressToCheck,
     Credentials,
     NewCredentials,
     NewKeyPair,
@@ -53,6 +55,8 @@ from opentill.epay.versions import (
 
 __all__ = [
     "WRONG_KEY",
+    "AddressCheck",
+    "AddressToCheck",
     "Credentials",
     "ImportedEpayOrder",
     "NewCredentials",
@@ -66,6 +70,7 @@ __all__ = [
     "PrivateHalf",
     "Versions",
     "adopt_platform_key",
+    "check_address",
     "check_key",
     "create_key_pair",
     "disable",
@@ -78,6 +83,7 @@ __all__ = [
     "insert_credentials",
     "insert_imported_orders",
     "key_decrypts",
+    "list_addresses",
     "list_credentials",
     "list_failed_notices",
     "list_notices",

@@ -19,7 +19,7 @@ from opentill.db.database import Tx
 from opentill.epay import credentials, notices, queries, refunding, replays, service
 from opentill.epay.model import EarlyNotice, Notice
 from opentill.orders.statuses import PAID_STATUSES
-from opentill.outgoing.client import Forbidden, NoResponse, Response, Unreachable
+from opentill.outgoing.client import Forbidden, NoResponse, Outgoing, Response, Unreachable
 from opentill.outgoing.faults import Evidence, Fault, classify
 
 _log: Final = structlog.get_logger()
@@ -47,6 +47,7 @@ class NoticeAttempt(msgspec.Struct, frozen=True, kw_only=True):
     is_acknowledged: bool
     result: str
     fault: Fault | None
+    status: int = 0  # the HTTP status, 0 without a response
 
 
 class Notifier:
@@ -146,7 +147,7 @@ class Notifier:
             async with self._db_slots:
                 await service.end_unpaid_sibling(app.db, order, unpaid_order, now)
         if order.status in PAID_STATUSES:
-            attempt = await send_once(app, notices.address(order.notify_url, params))
+            attempt = await send_once(app.outgoing, notices.address(order.notify_url, params))
         else:
             # The order was refunded or disputed meanwhile, so the shop must not deliver.
             attempt = NoticeAttempt(
@@ -192,10 +193,10 @@ async def send_due(app: App, now: int) -> int:
     return claimed
 
 
-async def send_once(app: App, address: str) -> NoticeAttempt:
+async def send_once(outgoing: Outgoing, address: str) -> NoticeAttempt:
     """Send a notice once, and return what came of it."""
     try:
-        response = await app.outgoing.send("GET", address, timeout_s=TIMEOUT_S)
+        response = await outgoing.send("GET", address, timeout_s=TIMEOUT_S)
     except Forbidden as error:
         evidence = Evidence.of_failure(str(error), "success", is_forbidden=True)
         result = f"not sent: {error}"
@@ -208,7 +209,10 @@ async def send_once(app: App, address: str) -> NoticeAttempt:
         ending = "" if evidence.is_accepted else ", without success"
         result = f"HTTP {response.status}{ending}"
     return NoticeAttempt(
-        is_acknowledged=evidence.is_accepted, result=_short(result), fault=classify(evidence)
+        is_acknowledged=evidence.is_accepted,
+        result=_short(result),
+        fault=classify(evidence),
+        status=evidence.status,
     )
 
 

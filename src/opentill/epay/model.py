@@ -290,6 +290,13 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
 
 
+class AddressToCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that notifications go to, and an order by which it can be checked."""
+
+    server: str
+    order_id: str
+
+
 class EarlyNotice(Notice, frozen=True, kw_only=True):
     """A notification that is sent before its time, and when its next try was due."""
 

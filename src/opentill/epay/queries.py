@@ -2,6 +2,7 @@
 
 from opentill.db.query import Command, Query, Value
 from opentill.epay.model import (
+    AddressToCheck,
     Credentials,
     EarlyNotice,
     EpayMerchant,
@@ -382,6 +383,34 @@ CLAIM_EARLY = Query(
                 and other.sent_early_failures = other.tries and other.sending_until > :now::bigint)
     returning n.merchant_id, n.order_id, state, n.due_at, tries, answer as result, fault,
         n.created_at, updated_at, next.due_at as due_before
+    """,  # noqa: S608 - interpolates constants of this program only
+)
+# The servers of a merchant's newest orders, each with its newest paid order, or with its newest
+# order if none is paid.
+ADDRESSES = Query(
+    AddressToCheck,
+    f"""
+    select server, order_id from (
+        select {_SERVER} as server, e.order_id, e.created_at, row_number() over (
+            partition by {_SERVER}
+            order by o.status in ('PAID', 'SETTLED') desc, e.created_at desc) as place
+        from (
+            select * from epay_orders where merchant_id = :merchant_id
+            order by created_at desc, order_id desc limit 200
+        ) e
+        join orders o on o.merchant_id = :merchant_id and o.id = e.order_id
+    ) newest
+    where place = 1 order by created_at desc limit :limit
+    """,  # noqa: S608 - interpolates constants of this program only
+)
+# Make the oldest notification that waits for the server of an order due. If it is accepted, the
+# others follow (CLAIM_EARLY).
+RELEASE_OLDEST = Command(
+    f"""
+    with next as ({_WAITING_FOR_SERVER})
+    update epay_notifications n set due_at = :now from next
+    where n.merchant_id = :merchant_id and n.order_id = next.order_id and n.state = 'WAITING'
+        and n.due_at > :now::bigint and coalesce(n.sending_until, 0) <= :now::bigint
     """,  # noqa: S608 - interpolates constants of this program only
 )
 # Record an early try that failed: it was one more than the schedule has, so its time stays.
