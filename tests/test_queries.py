@@ -26,6 +26,7 @@ from support.tables import TENANT_TABLES
 # about.
 OTHER_MODULES: Final = {
     "opentill.cli.doctor_queries": "catalogues of PostgreSQL, which belong to no feature",
+    "opentill.epay.recovery_queries": "servers of shops: checks, and pending notifications",
     "opentill.figures.awaited_queries": "money that becomes available later",
     "opentill.figures.attempt_queries": "figures that are counted from attempts",
     "opentill.figures.direct_refund_queries": "refunds of direct payments, summed when read",

@@ -1,4 +1,4 @@
-"""Check whether a shop's server would accept notifications (decision 0173).
+"""Check whether a shop's server would accept notifications (decision 0175).
 
 Only addresses of the merchant's own orders are checked, and nothing of a response is returned, so
 that a check is no way to read or to scan other servers.
@@ -15,7 +15,7 @@ from opentill.core import encryption
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.settings import Settings
 from opentill.db.database import Db
-from opentill.epay import credentials, jobs, notices, queries
+from opentill.epay import credentials, jobs, notices, queries, recovery_queries
 from opentill.epay.model import AddressToCheck, EpayOrder
 from opentill.orders.statuses import PAID_STATUSES
 from opentill.outgoing.client import Outgoing
@@ -56,7 +56,7 @@ class AddressCheck(msgspec.Struct, frozen=True, kw_only=True):
 async def list_addresses(db: Db, merchant_id: str) -> list[AddressToCheck]:
     """Return the servers of a merchant's newest orders, each with an order, newest first."""
     async with db.connection() as tx:
-        return await queries.ADDRESSES.all(tx, merchant_id=merchant_id, limit=_MOST)
+        return await recovery_queries.ADDRESSES.all(tx, merchant_id=merchant_id, limit=_MOST)
 
 
 async def check_address(
@@ -81,7 +81,7 @@ async def check_address(
     works = attempt.is_acknowledged or (not is_paid and _refuses_properly(attempt))
     if works and is_paid:
         async with db.connection() as tx:
-            await queries.RELEASE_OLDEST.run(
+            await recovery_queries.RELEASE_OLDEST.run(
                 tx, merchant_id=merchant_id, order_id=order_id, now=now
             )
     _log.info("Epay address checked", order=order_id, works=works, fault=attempt.fault)

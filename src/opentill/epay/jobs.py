@@ -16,7 +16,15 @@ from opentill.context import App
 from opentill.core import encryption, log
 from opentill.core.errors import Unavailable
 from opentill.db.database import Tx
-from opentill.epay import credentials, notices, queries, refunding, replays, service
+from opentill.epay import (
+    credentials,
+    notices,
+    queries,
+    recovery_queries,
+    refunding,
+    replays,
+    service,
+)
 from opentill.epay.model import EarlyNotice, Notice
 from opentill.orders.statuses import PAID_STATUSES
 from opentill.outgoing.client import Forbidden, NoResponse, Outgoing, Response, Unreachable
@@ -120,7 +128,7 @@ class Notifier:
         while True:
             now = max(now, self._app.clock())
             async with self._db_slots, self._app.db.connection() as tx:
-                notice = await queries.CLAIM_EARLY.first(
+                notice = await recovery_queries.CLAIM_EARLY.first(
                     tx, merchant_id=accepted.merchant_id, order_id=accepted.order_id, now=now,
                     lease_until=now + _LEASE_MS,
                 )  # fmt: skip
@@ -161,7 +169,7 @@ class Notifier:
                 )  # fmt: skip
                 return attempt
             if isinstance(notice, EarlyNotice):
-                await queries.RECORD_EARLY_FAILURE.run(
+                await recovery_queries.RECORD_EARLY_FAILURE.run(
                     tx, merchant_id=merchant_id, order_id=order_id, tries=notice.tries,
                     result=attempt.result, fault=attempt.fault, now=now, due_at=notice.due_before,
                 )  # fmt: skip

@@ -366,7 +366,6 @@ SESSION_STATUS: Final = {
     "COMPLETE": N_("Complete"),
     "EXPIRED": N_("Expired"),
 }
-# Titles and texts of payments that are not paid (portal/unpaid.py). OPEN has neither.
 SHOP_NOTICE: Final = {
     "WAITING": N_("The shop’s Epay notification is being sent"),
     "DELIVERED": N_("The shop has the Epay notification"),
