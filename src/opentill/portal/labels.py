@@ -8,7 +8,6 @@ from opentill.mail import labels
 from opentill.orders import SHOWN_STATUSES, RefundProgress, ShownStatus, Status
 from opentill.people import MerchantRole, StaffRole
 from opentill.portal.model import Allowed
-from opentill.web import delivery_faults
 from opentill.web.translations import N_, NC_
 
 ATTEMPT_STATUS: Final = {
@@ -359,7 +358,6 @@ PROVED_ACTION: Final[Mapping[Allowed, str]] = {
     "deployment.manage": N_("Change the accounts at gateways"),
     "rates.manage": N_("Set exchange rates"),
 }
-FAULT: Final = delivery_faults.ADVICE
 ROLE: Final = labels.ROLE
 SESSION_STATUS: Final = {
     "OPEN": NC_("checkout session", "Open"),

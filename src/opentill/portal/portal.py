@@ -14,6 +14,7 @@ from opentill.core.ids import is_id
 from opentill.portal import form_errors, labels, sheets
 from opentill.portal.model import CONSOLE_PATH, SENDER, Creation, Page
 from opentill.web import dispute_reasons, templates, user_agents
+from opentill.web.delivery_faults import ADVICE
 
 _SHARED_TEMPLATES: Final = Path(__file__).parent / "templates"
 _IN_BRACES: Final = re.compile(r"{[^}]+}")
@@ -66,7 +67,7 @@ class Portal:
         tables: dict[str, Any] = {}
         for module in (labels, *own_labels):
             tables |= vars(module)
-        names.update(has_page=self.has_page, labels=SimpleNamespace(**tables))
+        names.update(has_page=self.has_page, labels=SimpleNamespace(**tables, FAULT=ADVICE))
 
     @property
     def is_console(self) -> bool:
