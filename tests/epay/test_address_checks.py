@@ -27,13 +27,13 @@ def test_a_check_of_a_paid_order_repeats_its_notification_and_releases_the_other
     (address,) = _addresses(epay_shop)
     assert address.server == epay_shop.inbox.url.removesuffix("/notify")
     assert address.order_id == epay_shop.order_id(waiting[-1])
-    found = _check(epay_shop, address.order_id)
-    assert (found.works, found.was_real, found.fault) == (False, True, "server_error")
+    result = _check(epay_shop, address.order_id)
+    assert (result.works, result.was_real, result.fault) == (False, True, "server_error")
     assert epay_shop.send_notices() == 0
     epay_shop.inbox.answer = (200, b"success")
     epay_shop.inbox.received.clear()
-    found = _check(epay_shop, address.order_id)
-    assert (found.works, found.was_real, found.fault) == (True, True, None)
+    result = _check(epay_shop, address.order_id)
+    assert (result.works, result.was_real, result.fault) == (True, True, None)
     epay_shop.send_notices()
     numbers = [one["out_trade_no"] for one in epay_shop.inbox.received]
     assert numbers[1:] == [one["out_trade_no"] for one in waiting]
@@ -55,8 +55,8 @@ def test_a_check_before_the_first_payment_sends_what_a_shop_must_refuse(
 ) -> None:
     epay_order = epay_shop.place_order()
     epay_shop.inbox.answer = (status, body.encode())
-    found = _check(epay_shop, epay_shop.order_id(epay_order))
-    assert (found.works, found.was_real, found.fault) == (works, False, fault)
+    result = _check(epay_shop, epay_shop.order_id(epay_order))
+    assert (result.works, result.was_real, result.fault) == (works, False, fault)
     (probe,) = epay_shop.inbox.received
     assert probe["out_trade_no"] != epay_order["out_trade_no"]
     assert probe["trade_status"] != "TRADE_SUCCESS"
@@ -70,5 +70,5 @@ def test_only_addresses_of_own_orders_are_checked(epay_shop: EpayShop) -> None:
         _check(epay_shop, order_id)
     assert epay_shop.inbox.received == []
     forbidden = other.place_order(notify_url="http://169.254.169.254/latest")
-    found = _check(other, other.order_id(forbidden))
-    assert (found.works, found.fault) == (False, "address_not_allowed")
+    result = _check(other, other.order_id(forbidden))
+    assert (result.works, result.fault) == (False, "address_not_allowed")
