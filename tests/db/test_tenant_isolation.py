@@ -134,7 +134,6 @@ EXPLAINED: Final = frozenset(
         # a shop that works again: tests/epay/test_recovery.py
         "epay.queries    ": "BY_OLD_NUMBER",
         "epay.recovery_queries": "CLAIM_EARLY RECORD_EARLY_FAILURE RELEASE_OLDEST ADDRESSES",
-        "epay.recovery_queries": "CLAIM_EARLY RECORD_EARLY_FAILURE RELEASE_OLDEST ADDRESSES",
         # lists of thousands of rows use these: tests/webhooks/test_delivery_log.py, test_catchup.py
         "webhooks.queries ": "DELIVERIES_SCANNED_TO EVENTS_SCANNED_TO",
         "webhooks.catchup_queries": "EVENTS_READ_TO",
