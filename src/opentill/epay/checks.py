@@ -1,4 +1,4 @@
-"""Check whether a shop's server would accept notifications (decision 0175).
+"""Check whether a shop's server would accept notifications (decision 0176).
 
 Only addresses of the merchant's own orders are checked, and nothing of a response is returned, so
 that a check is no way to read or to scan other servers.
