@@ -40,6 +40,7 @@ OTHER_MODULES: Final = {
     "opentill.ledger.money_queries": "the list of what comes in and goes out",
     "opentill.ledger.prepaid_queries": "prepaid balances",
     "opentill.orders.payments.direct_queries": "the count of direct payments",
+    "opentill.webhooks.resend_queries": "resends, in which two of the statements are long",
     "opentill.people.access_queries": "logins with the merchants of their persons",
     "opentill.people.reset_queries": "resets of second factors",
     "opentill.orders.search.lookup_queries": "looking up orders by ids and numbers",
@@ -234,7 +235,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         " MAKE_CASES_DUE MAKE_DUE UNREPORTED",
         "webhooks.dispatch_queries": "OLDEST TAKE_LEASES WAITING",
         "webhooks.queries": "ANYWHERE DISABLED MAKE_DUE PRUNE_ATTEMPTS PRUNE_DELIVERIES"
-        " PRUNE_ENDPOINTS PRUNE_EVENTS SKIP_WAITING",
+        " PRUNE_ENDPOINTS PRUNE_EVENTS PRUNE_RESENDS SKIP_WAITING",
         # these find a row by a public id, through the directory
         "checkouts.queries ": "BY_PUBLIC_ID",
         "epay.queries ": "MERCHANT_OF_PID",

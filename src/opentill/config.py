@@ -30,6 +30,8 @@ _LOST_KEY: Final = (
     " them can ever be read again. Restore the file from the backup, or set OPENTILL_SECRET_KEY to"
     f" what was in it. {KEY_IS_LOST}"
 )
+# Options of commands that call a server's API, on machines without settings.
+_CLIENT_VARIABLES: Final = ("API_KEY", "API_URL")
 _LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as input
 
 
@@ -93,6 +95,7 @@ def warn_about_unknown_variables(environ: Mapping[str, str]) -> list[str]:
     container.
     """
     setting_names = [row.field.upper() for row in SETTINGS]
+    setting_names += _CLIENT_VARIABLES
     setting_names += [row.field.upper() + secretfiles.SUFFIX for row in SETTINGS if row.secret]
     lines: list[str] = []
     for name in sorted(environ):

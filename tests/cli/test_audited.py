@@ -46,9 +46,10 @@ OTHERS: Final = {
     " payouts:waiting refunds:cases deposits:cases,chains approvals:list"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
     " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
-    " audit:list,verify ledger:check,accounts,export webhooks:list,show,deliveries,listen"
+    " audit:list,verify ledger:check,accounts,export webhooks:list,show,deliveries listen"
     " clock:show people:list links:list,show,qr",
     "count figures": "figures:count,show",
+    "calls the API with a merchant's key": "trigger",
     "move money or decide about it; their own tests check the audit log": "settle"
     " orders:confirm,refund,revoke,given-back,note refunds:done,failed"
     " refunds:reversed,handled,record,dismiss deposits:handled,refunded"

@@ -28,7 +28,6 @@ _PROGRESS: Final = re.compile(r"\r\x1b\[K([^\r\n]* \d+ s)?")
 WORDS = [
     ("export", "{merchant}"),
     ("orders", "show", "{order}", "--json"),
-    ("webhooks", "listen", "{merchant}", "--from-start", "--count", "1", "--json"),
     ("merchants", "show", f"mer_{ODD}"),
 ]
 

@@ -1,7 +1,6 @@
-"""``opentill webhooks``: endpoints for operators, and events for developers."""
+"""``opentill webhooks``: endpoints for operators."""
 
 import itertools
-import json
 
 import pytest
 
@@ -75,26 +74,6 @@ def test_errors_are_one_line(opentill: Commands, shop: str) -> None:
         (("resend", "whe_0"), "--since"),
         (("test", "whe_0"), "whe_0"),
         (("deliveries", "whe_0", "--status", "LOST"), "PENDING"),
-        (("listen", "mer_0"), "mer_0"),
     )
     for words, text in cases:
         assert text in opentill.refusal("webhooks", *words), words
-
-
-def test_listening_prints_events_unchanged(opentill: Commands, shop: str) -> None:
-    payout = _payout(opentill, shop)
-    words = ("webhooks", "listen", shop, "--from-start", "--count", "1")
-    process = opentill.run(*words, "--json")
-    assert process.returncode == 0, process.stderr
-    event = json.loads(process.stdout)
-    assert (event["type"], event["data"]["payout_id"]) == ("payout.paid", payout)
-    assert payout in opentill.text(*words)
-    # Port 9 refuses connections: the output shows the signature and the result.
-    output = opentill.run(*words, "--forward-to", "http://127.0.0.1:9/hook").stderr.decode()
-    assert "webhook-signature: v1," in output
-    assert "x-svc-signature: sha256=" in output
-    assert "not taken" in output
-    forward = (*words, "--forward-to", "http://127.0.0.1:9/hook")
-    output = opentill.run(*forward, OPENTILL_WEBHOOK_HEADER_PREFIX="X-Acme-").stderr.decode()
-    assert "x-acme-signature: sha256=" in output
-    assert "x-svc-" not in output

@@ -104,6 +104,8 @@ class Business(OperatedBusiness):
         path = f"/v1/webhook-endpoints/{endpoint}"
         items = shop.data("GET", "/v1/events")["items"]
         shop.data("GET", "/v1/events?type=order.paid")
+        shop.data("GET", "/v1/events?type=order.paid&resent=true")
+        shop.data("GET", "/v1/events?cursor=latest")
         event = items[-1]["id"]
         shop.data("GET", f"/v1/events/{event}")
         shop.data("GET", "/v1/webhook-endpoints")

@@ -48,7 +48,8 @@ SINGLE_ROW_TABLES: Final = frozenset(
     {"merchants", "epay_products", "search_heads", "mail_heads", "mail_preferences"}
 )  # a merchant has at most one row in each of these tables
 NUMBERED: Final = frozenset({
-    ("entries", "number"), ("events", "number"), ("mail_events_put_aside", "number"),
+    ("entries", "number"), ("events", "number"), ("event_resends", "number"),
+    ("mail_events_put_aside", "number"),
 })  # fmt: skip
 
 # Copies and digests run hundreds of times, so they are functions, which are planned only once.

@@ -44,7 +44,7 @@ RANGES: Final = frozenset({
     # the id is a position to continue from, or an event to deliver to all endpoints
     "orders.export.queries.EXPORT", "orders.export.queries.EXPORT_EDGES",
     "orders.export.queries.LOCAL_EXPORT",
-    "webhooks.queries.RESEND_RANGE",
+    "webhooks.resend_queries.RESEND_RANGE",
     "webhooks.queries.EMIT",
     # these search the bodies of events, which copies of events share
     "webhooks.queries.OF_ORDER",

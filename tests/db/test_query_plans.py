@@ -52,7 +52,7 @@ UNBOUNDED: Final = {
     "mail.queries.OUTAGES": "reads attempts that must be queried by their partial index",
     "figures.brand_queries.RECOUNT": "counts everything again, as after an upgrade",
     "figures.gateway_queries.RECOUNT": "counts everything again, as after an upgrade",
-    "webhooks.queries.RESEND_RANGE": "resends all of a merchant's events in a period",
+    "webhooks.resend_queries.RESEND_RANGE": "resends all of a merchant's events in a period",
 }
 # Prefix of the statements with which the worker checks the books of one merchant at a time.
 MERCHANT_CHECKS: Final = "integrity.queries.MERCHANT_"

@@ -125,7 +125,7 @@ EXPLAINED: Final = frozenset(
         # this is about a closed merchant: tests/onboarding
         "merchants.queries    ": "CLOSED_AT",
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
-        " PRUNE_EVENTS DISABLE",
+        " PRUNE_EVENTS PRUNE_RESENDS DISABLE",
         "webhooks.dispatch_queries": "OLDEST",
         # this deletes the oldest of many attempts: tests/webhooks/test_dispatch.py
         "webhooks.dispatch_queries ": "FORGET_ATTEMPTS",
@@ -136,7 +136,7 @@ EXPLAINED: Final = frozenset(
         "epay.recovery_queries": "CLAIM_EARLY RECORD_EARLY_FAILURE RELEASE_OLDEST ADDRESSES",
         # lists of thousands of rows use these: tests/webhooks/test_delivery_log.py, test_catchup.py
         "webhooks.queries ": "DELIVERIES_SCANNED_TO EVENTS_SCANNED_TO",
-        "webhooks.catchup_queries": "EVENTS_READ_TO",
+        "webhooks.catchup_queries": "EVENTS_READ_TO RESENDS_READ_TO",
         "refunds.queries": "ANYWHERE GATEWAYS_DUE",
         # staff and processes read the accounts of all merchants, which tests/gateways tests
         "gateways.rules.queries": "INSERT UPDATE",

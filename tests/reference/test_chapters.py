@@ -112,7 +112,7 @@ def test_the_search_finds_how_to_install_the_clients() -> None:
     text = _text("clients")
     for path in ("pip install ../opentill/clients/python", "npm install ../opentill/clients/"):
         assert path in text
-    assert "opentill webhooks listen mer_… --forward-to http" in _text("webhooks")
+    assert "opentill listen --server http" in _text("webhooks")
 
 
 def test_every_column_of_the_csv_files_is_described_in_its_order() -> None:

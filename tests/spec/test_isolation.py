@@ -104,7 +104,7 @@ NO_IDS: Final = {
     "display_merchant_name", "startDate", "endDate", "amount", "reason", "refundNo", "type",
     "url", "events", "cursor", "since", "until", "failedOnly",
     "item", "quantity", "expiresIn", "paymentMethods", "locale", "clientReference", "customer_name",
-    "active", "expiresAt", "maxQuantity", "maxUses", "bom",
+    "active", "expiresAt", "maxQuantity", "maxUses", "bom", "resent",
 }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ VALID_TEXTS: Final = {
     r"^0(\.[0-9]{1,5})?$": "0.19",
     r"^[0-9]{1,8}(\.[0-9]{1,2})?$": "9.99",
     r"^[0-9]{1,15}(\.[0-9]{1,2})?$": "9.99",
-    r"^(0|[1-9][0-9]{0,17})$": "0",
+    r"^(0|[1-9][0-9]{0,17}|latest)$": "0",
     r"^#[0-9a-fA-F]{6}$": "#0d5c49",
     r"^[^\x00]*$": "tea",
     r"^ *[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+ *$": "ada@example.com",
@@ -40,7 +40,7 @@ RULES: Final = {
     r"^[A-Z]{3}$": r"\S+ must be (an active ISO 4217 currency|a currency with an exchange rate).*",
     r"^[0-9]{1,8}(\.[0-9]{1,2})?$": r"\S+ must be (at least 0.01|more than item.minAmount)",
     r"^[0-9]{1,15}(\.[0-9]{1,2})?$": r"amount must (be from 0.01 to .*|not be more than .*)",
-    r"^(0|[1-9][0-9]{0,17})$": "cursor must be the cursor of an earlier response, or absent",
+    r"^(0|[1-9][0-9]{0,17}|latest)$": "cursor must be the cursor of an earlier response, or absent",
     # Which hosts can exist, and for an endpoint which are public.
     inputs.URL_PATTERN: r"\S+ must (have a host that can exist: .*|be a public https address: .*"
     r"|have a port of web servers.*|be an (absolute )?http or https URL.*"

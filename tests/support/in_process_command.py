@@ -28,7 +28,7 @@ from opentill.core import log
 
 # These commands handle signals, start processes or serve, so they need a process of their own.
 OWN_PROCESS: Final = frozenset(
-    "serve worker sandbox demo migrate health doctor backup restore webhooks:listen".split()
+    "serve worker sandbox demo migrate health doctor backup restore listen trigger".split()
 )
 
 

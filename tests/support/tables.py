@@ -59,6 +59,7 @@ TABLES: Final = {
     "epay_refunds": Table("epay", "merchant"),
     "epay_signatures": Table("epay", "merchant"),
     "event_heads": Table("webhooks", "merchant"),
+    "event_resends": Table("webhooks", "merchant"),
     "events": Table("webhooks", "merchant"),
     "exchange_rates": Table("rates", "shared", "about the whole deployment"),
     "factor_resets": Table("people", "shared", "about persons"),

@@ -162,6 +162,12 @@ def test_events_are_read_with_a_cursor(api_server: ApiServer) -> None:
     assert shop.data("GET", "/v1/events", params={"cursor": last_page["cursor"]})["items"] == []
     event = last_page["items"][0]
     assert shop.data("GET", f"/v1/events/{event['id']}") == event
+    latest = {"items": [], "cursor": last_page["cursor"], "hasMore": False}
+    assert shop.data("GET", "/v1/events", params={"cursor": "latest"}) == latest
+    hook = shop.create_endpoint(url="https://shop.example.com/")["id"]
+    shop.data("POST", f"/v1/webhook-endpoints/{hook}/resend", json={"eventId": event["id"]})
+    resent = {"cursor": last_page["cursor"], "resent": "true"}
+    assert shop.data("GET", "/v1/events", params=resent)["items"] == [event]
     for cursor in ("x", "-1", "01", "9" * 18, "9" * 19):
         assert_refused(shop.get("/v1/events", cursor=cursor), "cursor")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ from opentill import webhooks
 from opentill.core.errors import Invalid
 from opentill.db import clock
 from opentill.db.database import Tx
-from opentill.webhooks import Event, catchup
+from opentill.webhooks import Event, catchup, jobs
 from support.webhook_harness import WebhookHarness
 
 
@@ -209,8 +210,6 @@ async def test_a_cursor_from_the_future_is_refused(harness: WebhookHarness) -> N
 async def test_old_deliveries_events_and_endpoints_are_pruned_in_batches(
     harness: WebhookHarness,
 ) -> None:
-    from opentill.webhooks import jobs
-
     merchant_id = await harness.create_merchant()
     endpoint, _ = await harness.create_endpoint(merchant_id, "http://127.0.0.1:9009/")
     deleted, _ = await harness.create_endpoint(merchant_id, "http://127.0.0.1:9009/gone")
@@ -229,8 +228,47 @@ async def test_old_deliveries_events_and_endpoints_are_pruned_in_batches(
         await harness.db.run(
             lambda tx, id_=row["id"]: webhooks.resend(tx, merchant_id, endpoint.id, id_, later)
         )
-    assert await jobs.prune(harness.db, later) == 0  # the resent events are old, but still due
+    # Of the resent events only the three rows for readers are removed: their deliveries are due.
+    assert [await jobs.prune(harness.db, later) for _ in range(2)] == [3, 0]
     assert await harness.count_statuses() == {"PENDING": 3}
     later = now + jobs.KEEP_EVENTS_MS + 60_000
     assert await jobs.prune(harness.db, later) == 503
     assert [await jobs.prune(harness.db, later) for _ in range(2)] == [200, 0]
+
+
+async def test_a_resent_event_is_read_again_by_those_who_ask(
+    harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merchant_id = await harness.create_merchant()
+    endpoint, _ = await harness.create_endpoint(merchant_id, "http://127.0.0.1:9009/")
+    await harness.emit(merchant_id, 2)
+    await harness.emit(merchant_id, kind="payout.paid")
+
+    async def read(after: int, limit: int = 10, type_: Any = None) -> tuple[list[str], int]:
+        batch = await webhooks.read(harness.db, merchant_id, after, type_, limit, with_resends=True)
+        return [event.id for event in batch.events], batch.cursor
+
+    (first, second, payout), cursor = await read(0)
+    ids, now = (merchant_id, endpoint.id), harness.now()
+    await harness.db.run(lambda tx: webhooks.resend(tx, *ids, second, now))
+    resent, cursor_of_one = await read(cursor)
+    assert resent == [second]
+    assert await _read_all(harness, merchant_id, cursor, 10) == ([], cursor_of_one)
+    with pytest.raises(Invalid):
+        await harness.db.run(
+            lambda tx: webhooks.resend(tx, *ids, "evt_01m7y0m0jzefzv5n8efcf1hqw1", now)
+        )
+    assert await read(cursor_of_one) == ([], cursor_of_one)
+    await harness.db.run(lambda tx: webhooks.resend_range(tx, *ids, webhooks.EventRange(), now))
+    assert (await read(cursor_of_one))[0] == [first, second, payout]
+    assert (await read(cursor_of_one, type_="payout.paid"))[0] == [payout]
+    # Whatever the size of a page, a reader gets each event and each resend once, in one order.
+    monkeypatch.setattr(catchup, "_MAX_SCANNED", 2)
+    sequence, position = list[str](), 0
+    while (page := await read(position, 1))[1] != position:
+        sequence += page[0]
+        position = page[1]
+    assert sequence == [first, second, payout, second, first, second, payout]
+    removed = await jobs.prune(harness.db, clock.now_ms() + 31 * 86_400_000)
+    assert removed >= 4
+    assert await harness.rows("select * from event_resends") == []

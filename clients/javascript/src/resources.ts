@@ -618,7 +618,8 @@ export class EventsResource extends Resource {
    * List events.
    *
    * Events are listed oldest first, as they are delivered, and kept for 90 days. Store the
-   * `cursor` and send it with the next request: no event is ever skipped. Scope: `events:read`.
+   * `cursor` and send it with the next request: no event is ever skipped. Begin with `latest`
+   * to read only what happens from now on. Scope: `events:read`.
    *
    * `GET /v1/events`
    */

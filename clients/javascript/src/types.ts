@@ -1569,12 +1569,17 @@ export interface WebhookDeliveriesListQuery {
 
 /** The query parameters of events.list. */
 export interface EventsListQuery {
-  /** `cursor` of the previous response; absent: from the oldest event kept. */
+  /**
+   * `cursor` of the previous response; absent: from the oldest event kept; `latest`: after the
+   * newest event.
+   */
   cursor?: string | undefined;
   /** A whole number from 1 to 100. */
   size?: number | undefined;
   /** A type of event, such as order.paid. */
   type?: "checkout.completed" | "checkout.expired" | "dispute.closed" | "dispute.created" | "order.closed" | "order.paid" | "order.refunded" | "order.settled" | "payout.failed" | "payout.paid" | "refund.failed" | undefined;
+  /** `true`: an event that you resend is listed again, at the time of its resend. */
+  resent?: boolean | undefined;
 }
 
 /** Any event. Another `type` may come: ignore it. */

@@ -49,6 +49,18 @@ SECTIONS: Final = {
         ("whoami", "login", "Show under whose name commands run."),
         ("epay", "epay", "Epay credentials, and notifications of paid orders."),
     ),
+    "Development": (
+        (
+            "listen",
+            "listen",
+            "Print a merchant's events as they happen; forward them with --forward-to.",
+        ),
+        (
+            "trigger",
+            "trigger",
+            "Make an event happen with the sandbox bank, such as order.paid.",
+        ),
+    ),
     "Setup": (
         ("demo", "demo", "Run a server with a merchant, a product and a session."),
         ("serve", "serve", "Serve the API and the payment page."),

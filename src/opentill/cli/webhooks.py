@@ -1,4 +1,4 @@
-"""``opentill webhooks add|list|show|set|remove|rotate|deliveries|resend|test|listen``."""
+"""``opentill webhooks add|list|show|set|remove|rotate|deliveries|resend|test``."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,8 +35,6 @@ Description = Annotated[str | None, typer.Option(help="Its purpose.")]
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    from opentill.cli import listen
-
     add_group(
         app,
         "webhooks",
@@ -50,7 +48,6 @@ def register(app: typer.Typer) -> None:
         deliveries=deliveries,
         resend=resend,
         test=test,
-        listen=listen.listen,
     )
 
 

@@ -694,15 +694,19 @@ def send_test_event(endpoint_id: str, *, idempotency_key: str | None = None) -> 
 
 
 def list_events(
-    *, cursor: str | None = None, type: str | None = None, size: int = 100
+    *,
+    cursor: str | None = None,
+    type: str | None = None,
+    resent: bool | None = None,
+    size: int = 100,
 ) -> Request[EventList]:
     """List events.
 
     Events are listed oldest first, as they are delivered, and kept for 90 days. Store the
-    ``cursor`` and send it with the next request: no event is ever skipped. Scope:
-    ``events:read``.
+    ``cursor`` and send it with the next request: no event is ever skipped. Begin with
+    ``latest`` to read only what happens from now on. Scope: ``events:read``.
     """
-    return get("/v1/events", EventList, cursor=cursor, type=type, size=size)
+    return get("/v1/events", EventList, cursor=cursor, type=type, resent=resent, size=size)
 
 
 def get_event(event_id: str) -> Request[Event]:

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
+from opentill.http.fields import meaning
 from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, Page, Size, listing
 from opentill.merchants import Actor
@@ -55,12 +56,17 @@ class EventQuery(msgspec.Struct, frozen=True):
         str,
         Meta(
             max_length=32,
-            description="`cursor` of the previous response; absent: from the oldest event kept",
-            extra_json_schema={"pattern": r"^(0|[1-9][0-9]{0,17})$"},
+            description="`cursor` of the previous response; absent: from the oldest event kept; "
+            "`latest`: after the newest event",
+            extra_json_schema={"pattern": r"^(0|[1-9][0-9]{0,17}|latest)$"},
         ),
     ] = "0"
     size: Size = 20
     type: Annotated[Type, Meta(description="a type of event, such as order.paid")] | None = None
+    resent: Annotated[
+        Annotated[bool, Meta(description="true or false")],
+        meaning("`true`: an event that you resend is listed again, at the time of its resend."),
+    ] = False
 
 
 def _actor(request: ApiRequest[Any, Any]) -> Actor:
@@ -175,9 +181,14 @@ async def send_test(request: ApiRequest[Nothing, Nothing], tx: Tx) -> DeliveryOu
 
 async def list_events(request: ApiRequest[EventQuery, Nothing]) -> EventsOut:
     """Read events, oldest first."""
-    query = request.query
+    query, db, merchant_id = request.query, request.app.db, request.merchant_id
+    if query.cursor == catchup.LATEST:
+        newest = await catchup.newest_cursor(db, merchant_id)
+        return EventsOut(items=[], cursor=str(newest), has_more=False)
     after = catchup.parse_cursor(query.cursor)
-    batch = await catchup.read(request.app.db, request.merchant_id, after, query.type, query.size)
+    batch = await catchup.read(
+        db, merchant_id, after, query.type, query.size, with_resends=query.resent
+    )
     return EventsOut(
         items=[raw(event) for event in batch.events],
         cursor=str(batch.cursor),
@@ -376,7 +387,7 @@ operations: Final = (
         summary="List events",
         description="Events are listed oldest first, as they are delivered, and kept for 90 "
         "days. Store the `cursor` and send it with the next request: no event is "
-        "ever skipped.",
+        "ever skipped. Begin with `latest` to read only what happens from now on.",
         query=EventQuery,
         response=EventsOut,
         read=list_events,

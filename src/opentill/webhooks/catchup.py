@@ -26,6 +26,7 @@ _SKEW_MS: Final = 60_000  # the clocks of two machines may differ by this much
 _EPOCH_MS: Final = 1_704_067_200_000
 _NUMBERS_PER_MS: Final = 1000
 _CURSOR: Final = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
+LATEST: Final = "latest"
 
 
 class EventBatch(msgspec.Struct, frozen=True):
@@ -48,9 +49,18 @@ def number_at(at: int) -> int:
     return (at - _EPOCH_MS) * _NUMBERS_PER_MS
 
 
-async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: int) -> EventBatch:
+async def read(
+    db: Db,
+    merchant_id: str,
+    after: int,
+    type_: Type | None,
+    limit: int,
+    *,
+    with_resends: bool = False,
+) -> EventBatch:
     """Return up to ``limit`` events after a cursor, oldest first. Raises Invalid.
 
+    ``with_resends``: an event that was resent is returned again, at the place of its resend.
     A cursor above the last number is valid if the clock could have assigned it: it was issued
     before a backup was restored, and no event follows it yet.
     """
@@ -74,7 +84,13 @@ async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: 
                 tx, **scope, last=head, max_scanned=_MAX_SCANNED
             )
             last = head if scanned_to is None else scanned_to
-        events = await queries.EVENTS.all(tx, **scope, last=last, type=type_, limit=limit)
+            if with_resends:
+                resends_to = await queries.RESENDS_READ_TO.get(
+                    tx, **scope, last=last, max_scanned=_MAX_SCANNED
+                )
+                last = last if resends_to is None else resends_to
+        statement = queries.EVENTS_AND_RESENDS if with_resends else queries.EVENTS
+        events = await statement.all(tx, **scope, last=last, type=type_, limit=limit)
     cursor = events[-1].number if len(events) == limit else max(after, last)
     return EventBatch(events, cursor, cursor < head or bool(waiting))
 
@@ -88,10 +104,15 @@ async def find_numbered(tx: Tx, merchant_id: str, number: int) -> NumberedEvent 
 
 async def number(tx: Tx, merchant_id: str, most: int = _BATCH) -> int:
     """Number up to ``most`` unnumbered events of a merchant; return the last number assigned."""
+    floor = await lock_head(tx, merchant_id)
+    return await queries.NUMBER.get(tx, merchant_id=merchant_id, floor=floor, limit=most) or 0
+
+
+async def lock_head(tx: Tx, merchant_id: str) -> int:
+    """Lock the head of a merchant's numbers, and return the lower bound of the next number."""
     await queries.OPEN_HEAD.run(tx, merchant_id=merchant_id)
     await queries.LOCK_HEAD.get(tx, merchant_id=merchant_id)
-    floor = number_at(clock.now_ms())
-    return await queries.NUMBER.get(tx, merchant_id=merchant_id, floor=floor, limit=most) or 0
+    return number_at(clock.now_ms())
 
 
 async def newest_cursor(db: Db, merchant_id: str) -> int:

@@ -61,3 +61,28 @@ EVENTS = Query(
     order by number limit :limit
     """,
 )
+# Like EVENTS and EVENTS_READ_TO, with the resends, whose numbers are of the same sequence.
+EVENTS_AND_RESENDS = Query(
+    NumberedEvent,
+    """
+    (select id, number, body from events
+        where merchant_id = :merchant_id and number > :after and number <= :last
+            and (:type::text is null or type = :type)
+        order by number limit :limit)
+    union all
+    (select v.id, r.number, v.body from event_resends r
+        join events v on v.merchant_id = r.merchant_id and v.id = r.event_id
+        where r.merchant_id = :merchant_id and r.number > :after and r.number <= :last
+            and (:type::text is null or v.type = :type)
+        order by r.number limit :limit)
+    order by number limit :limit
+    """,
+)
+RESENDS_READ_TO = Value(
+    int,
+    """
+    select number from event_resends
+    where merchant_id = :merchant_id and number > :after and number <= :last
+    order by number limit 1 offset :max_scanned - 1
+    """,
+)

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from opentill.core.ids import first_id
 from opentill.db.database import Db, Tx
-from opentill.webhooks import dispatch_queries, queries
+from opentill.webhooks import catchup, dispatch_queries, queries
 
 KEEP_DELIVERIES_MS: Final = 30 * 86_400_000
 KEEP_EVENTS_MS: Final = 90 * 86_400_000
@@ -17,8 +17,9 @@ _BATCH: Final = 500  # a statement deletes at most this many rows of each endpoi
 async def prune(db: Db, now: int) -> int:
     """Remove a batch of old attempts, deliveries and events; return the number of rows.
 
-    Deliveries are kept for 30 days after their last update, events for 90 days, by the time in
-    their ids. That is real time, and so is ``now``: advancing business time removes nothing.
+    Deliveries are kept for 30 days after their last update, resends for 30 days and events for 90,
+    by the time in their ids or numbers. That is real time, and so is ``now``: advancing business
+    time removes nothing.
     """
     removed = 0
     since = now - KEEP_DELIVERIES_MS
@@ -29,6 +30,7 @@ async def prune(db: Db, now: int) -> int:
     for statement, values in (
         (queries.PRUNE_ATTEMPTS, old),
         (queries.PRUNE_DELIVERIES, old),
+        (queries.PRUNE_RESENDS, {"before": max(catchup.number_at(since), 1), "limit": _BATCH}),
         (queries.PRUNE_EVENTS, {"keep_from": events, "limit": _BATCH}),
         (queries.PRUNE_ENDPOINTS, {"before": now - _DELETED_MS}),
         (queries.PRUNE_HOSTS, {"before": now - _DELETED_MS}),

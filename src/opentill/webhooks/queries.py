@@ -1,4 +1,7 @@
-"""The SQL about events, endpoints and deliveries; the dispatcher's is in ``dispatch_queries``."""
+"""The SQL about events, endpoints and deliveries.
+
+That of the dispatcher is in ``dispatch_queries``, that of resends in ``resend_queries``.
+"""
 
 from typing import Final
 
@@ -10,7 +13,6 @@ from opentill.webhooks.model import (
     EndpointActivity,
     EventDelivery,
     OrderEvent,
-    ResendResult,
     StoredEvent,
 )
 
@@ -319,20 +321,6 @@ OF_EVENTS = Query(
     order by d.event_id, w.created_at, w.id
     """,
 )
-# Make the delivery of an event due now; create it if there is none.
-RESEND = Query(
-    Delivery,
-    """
-    insert into webhook_deliveries as d (merchant_id, endpoint_id, event_id, type, status, attempts,
-        step, try_at, created_at, updated_at)
-    select merchant_id, :endpoint_id, id, type, 'PENDING', 0, 0, :now, :now, :now from events
-    where merchant_id = :merchant_id and id = :event_id
-    on conflict (merchant_id, endpoint_id, event_id) do update
-        set status = 'PENDING', step = 0, sent_early_failures = null, try_at = :now,
-            updated_at = greatest(d.updated_at, :now)
-    returning d.*
-    """,
-)
 # A test is a delivery without an event. Somebody looks for its result, so it is due before all that
 # is pending for the endpoint already.
 INSERT_TEST = Query(
@@ -346,31 +334,6 @@ INSERT_TEST = Query(
             where merchant_id = :merchant_id and endpoint_id = :endpoint_id and try_at is not null
         )), :now, :now
     returning *
-    """,
-)
-# Make the next batch of events of a range due now, in the order of their ids, beginning after
-# `:after`; empty `:types` match all.
-RESEND_RANGE = Query(
-    ResendResult,
-    """
-    with chosen as (
-        select v.id, v.type from events v
-        left join webhook_deliveries d on d.merchant_id = v.merchant_id
-            and d.endpoint_id = :endpoint_id and d.event_id = v.id
-        where v.merchant_id = :merchant_id and v.id > :after
-            and v.created_at between :since and :until
-            and (:types::text[] = '{}' or v.type = any (:types::text[]))
-            and (not :failed_only::bool or d.status = 'FAILED')
-        order by v.id limit :limit
-    ), sent as (
-        insert into webhook_deliveries as d (merchant_id, endpoint_id, event_id, type, status,
-            attempts, step, try_at, created_at, updated_at)
-        select :merchant_id, :endpoint_id, id, type, 'PENDING', 0, 0, :now, :now, :now from chosen
-        on conflict (merchant_id, endpoint_id, event_id) do update
-            set status = 'PENDING', step = 0, sent_early_failures = null, try_at = :now,
-                updated_at = greatest(d.updated_at, :now)
-    )
-    select count(*) as count, max(id) as last from chosen
     """,
 )
 MAKE_DUE = Command("update webhook_deliveries set try_at = :now where try_at > :now")
@@ -428,6 +391,16 @@ PRUNE_ENDPOINTS = Command(
     )
     delete from webhook_endpoints e using deleted d
     where e.merchant_id = d.merchant_id and e.id = d.id
+    """,
+)
+# The numbers of resends begin with their time (``catchup.number_at``).
+PRUNE_RESENDS = Command(
+    """
+    delete from event_resends where (merchant_id, number) in (
+        select r.* from merchants m cross join lateral (
+            select merchant_id, number from event_resends
+            where merchant_id = m.id and number < :before order by number limit :limit
+        ) r)
     """,
 )
 PRUNE_HOSTS = Command("delete from host_leases where until < :before")

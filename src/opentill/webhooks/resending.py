@@ -10,7 +10,7 @@ from opentill.core.errors import Invalid
 from opentill.core.ids import is_id, new_id
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
-from opentill.webhooks import queries
+from opentill.webhooks import catchup, queries, resend_queries
 from opentill.webhooks.event_types import Type
 from opentill.webhooks.model import Delivery, Endpoint, ResendResult
 from opentill.webhooks.service import find
@@ -35,8 +35,14 @@ async def resend(tx: Tx, merchant_id: str, endpoint_id: str, event_id: str, now:
     _check_enabled(endpoint)
     delivery = None
     if is_id(event_id):
-        delivery = await queries.RESEND.first(
-            tx, merchant_id=merchant_id, endpoint_id=endpoint_id, event_id=event_id, now=now
+        floor = await catchup.lock_head(tx, merchant_id)
+        delivery = await resend_queries.RESEND.first(
+            tx,
+            merchant_id=merchant_id,
+            endpoint_id=endpoint_id,
+            event_id=event_id,
+            floor=floor,
+            now=now,
         )
     if delivery is None:
         raise Invalid("eventId", "eventId must be the id of one of your events")
@@ -53,10 +59,11 @@ async def resend_range(
     endpoint = await find(tx, merchant_id, endpoint_id)
     _check_enabled(endpoint)
     types = [event_range.type] if event_range.type else endpoint.types
-    result = await queries.RESEND_RANGE.one(
+    floor = await catchup.lock_head(tx, merchant_id)
+    result = await resend_queries.RESEND_RANGE.one(
         tx, merchant_id=merchant_id, endpoint_id=endpoint_id, after=event_range.after,
         since=event_range.since, until=event_range.until, types=types,
-        failed_only=event_range.failed_only, limit=MAX_RESENT, now=now,
+        failed_only=event_range.failed_only, limit=MAX_RESENT, floor=floor, now=now,
     )  # fmt: skip
     return result if result.count == MAX_RESENT else ResendResult(result.count, None)
 
