@@ -94,7 +94,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     try_at: int | None
     created_at: int
     updated_at: int
-    # The ``step`` at which it was last sent before its time, since its endpoint worked again.
+    # After how many failures it was last sent before its time, since its endpoint worked again.
     sent_early_failures: int | None = None
 
     @property
