@@ -49,7 +49,7 @@ def test_a_test_payment_is_an_ordinary_session_that_is_opened_once(shop: Shop) -
     assert (refusal.status_code, 'value="2.00"' in refusal.text) == (422, True)
     shop.confirm(order["id"])
     text = visible_text(finance.get(PATH).text)
-    assert re.search(r"Sandbox bank (→ \w+ )?Harbour Books \$1\.50 Paid", text), text
+    assert re.search(r"Sandbox bank (→ Manual payments )?Harbour Books \$1\.50 Paid", text), text
     merchants_session = shop.create_session(metadata={"testPayment": "sandbox"})
     page = finance.get(f"{PATH}?opened={merchants_session['id']}")
     # The page hides this session, because a merchant opened it.
@@ -93,7 +93,7 @@ def test_a_test_payment_goes_to_its_account_whatever_routing_would_choose(shop: 
         attempt = start_payment(server, session_id)
         assert attempt.gateway == "second"
         payment_page = finance.get(f"/console/payments/{attempt.order_id}").text
-        assert "test payment of this account" in visible_text(payment_page)
+        assert "Test payment of this account" in visible_text(payment_page)
         # The same metadata of a merchant's own session binds it to no account.
         own_session = shop.create_session(metadata={"testPayment": "second"})
         own_attempt = start_payment(server, own_session["id"])

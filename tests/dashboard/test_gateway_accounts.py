@@ -196,7 +196,10 @@ def test_nothing_is_added_without_the_operators_permission(site: Site) -> None:
     assert "Your own gateway accounts are not enabled" in text
     assert "Ask the operator of this service, and name the provider" in text
     assert ("PayPal" in text, f'data-value="{shop.id}"' in page.text) == (True, True)
-    assert "No gateway accounts yet" in text_of(site.owner.get(path_of(site.shop)))
+    other = site.server.create_shop()
+    site.allow(other, "sandbox")
+    others_owner = create_person(site.server, other.id, "owner")
+    assert "No gateway accounts yet" in text_of(others_owner.get(path_of(other)))
     for gateway in ("sandbox", "stripe"):
         opened = owner.get(f"{path_of(shop)}/new?gateway={gateway}")
         assert opened.headers["location"].endswith("#add")

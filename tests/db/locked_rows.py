@@ -145,6 +145,13 @@ CASES: Final = {
     "merchants.queries.LOCK_AUDIT_HEAD": Case(
         "audit_head", lambda _: {}, "number = number + 1", "number"
     ),
+    "merchants.queries.LOCKED_KEY": Case(
+        "api_keys",
+        lambda row: {"id": row["id"]},
+        "replaced_by = 'key_2'",
+        "replaced_by",
+        allows_references=True,
+    ),
     "products.queries.LOCKED": Case("products", by_id),
     "payment_links.queries.LOCKED": Case("payment_links", by_id),
     "payment_links.queries.LOCK_IDLE": IDLE,

@@ -12,7 +12,7 @@ import pytest
 
 from opentill.core.errors import Unavailable
 from opentill.db import connection
-from opentill.db.database import Db, retry_while_away
+from opentill.db.database import Db, Tx, retry_while_away, storing_nothing
 from opentill.db.pool import Pool
 from opentill.db.query import Query
 
@@ -204,3 +204,19 @@ async def test_a_start_waits_until_the_database_is_available(
     async with db.connection(30) as tx:
         assert await tx.fetchval("select 1") == 1
     await db.close()
+
+
+async def test_a_block_that_stores_nothing_refuses_transactions_that_could_commit(db: Db) -> None:
+    async def read(tx: Tx) -> object:
+        return await tx.fetchval("select 1")
+
+    with storing_nothing():
+        for run in (db.run, db.autocommit):
+            with pytest.raises(AssertionError, match="stores nothing"):
+                await asyncio.create_task(run(read))
+        assert await db.read(read) == 1
+        with storing_nothing(is_set=False):
+            assert await db.run(read) == 1
+        with pytest.raises(AssertionError, match="stores nothing"):
+            await db.run(read)
+    assert await db.run(read) == 1

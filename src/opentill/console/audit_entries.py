@@ -53,6 +53,7 @@ ACTION: Final[Mapping[str, str]] = {
     "disputes win": N_("Dispute recorded as won"),
     "epay disable": N_("Epay turned off"),
     "epay enable": N_("Epay turned on"),
+    "epay import": N_("Epay server imported"),
     "epay key-pair": N_("Epay V2 key pair generated"),
     "epay public-key": N_("Epay V2 public key replaced"),
     "epay resend": N_("Epay notification sent again"),

@@ -7,8 +7,9 @@ between them, never inside one.
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Final, Self, TypeVar, cast
 from uuid import uuid4
@@ -25,6 +26,8 @@ from opentill.db.pool import Pool
 from opentill.db.query import Tx as Tx  # noqa: PLC0414 - every feature imports it from here
 
 T = TypeVar("T")
+# Whether the running task must not store anything, see ``storing_nothing``.
+_stores_nothing: Final = ContextVar("stores_nothing", default=False)
 _log: Final = structlog.get_logger()
 
 START_PATIENCE_S: Final = 30.0
@@ -256,6 +259,7 @@ class Db:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """Lend a connection inside a transaction, committed unless the block raises."""
+        _require_storing()
         callbacks: list[Callable[[], None]] = []
         async with self.connection() as tx:
             connection = cast("connections.Connection", tx)
@@ -309,11 +313,31 @@ class Db:
 
         Only its last statement may write, because each statement is a transaction of its own.
         """
+        _require_storing()
         return await _retry(self.connection, work)
 
     def reading(self) -> "Db":
         """Return the database from which to read one whole list or export: this one."""
         return self
+
+
+@contextmanager
+def storing_nothing(*, is_set: bool = True) -> Iterator[None]:
+    """Raise AssertionError for each transaction of the block that could be committed.
+
+    ``is_set=False`` allows one again inside such a block, for a transaction that always rolls back.
+    """
+    token = _stores_nothing.set(is_set)
+    try:
+        yield
+    finally:
+        _stores_nothing.reset(token)
+
+
+def _require_storing() -> None:
+    if _stores_nothing.get():
+        msg = "a rehearsal stores nothing: use PageRequest.transact"
+        raise AssertionError(msg)
 
 
 async def _retry(

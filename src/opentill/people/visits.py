@@ -2,7 +2,7 @@
 
 from opentill import merchants
 from opentill.core.errors import NotFound
-from opentill.db.database import Db, Tx
+from opentill.db.database import Db, Tx, storing_nothing
 from opentill.merchants import Actor
 from opentill.people import queries
 from opentill.people.model import Access, Login, LoginWithWorkplaces, Workplace
@@ -35,7 +35,8 @@ async def visit(
         raise NotFound
     async with db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
-    await db.run(lambda tx: _visit(tx, login, merchant_id, now))
+    with storing_nothing(is_set=False):  # seeing a page is a visit, also in a rehearsal of its form
+        await db.run(lambda tx: _visit(tx, login, merchant_id, now))
     standing = (merchant.status == "SUSPENDED", merchant.charge_off or merchant.payout_off or "")
     zone = merchant.time_zone
     return Access(login, merchant_id, merchant.name, None, workplaces or [], zone, *standing)

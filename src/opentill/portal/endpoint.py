@@ -18,6 +18,7 @@ from opentill import people
 from opentill.core import log
 from opentill.core.errors import MethodNotAllowed, NotFound, NotPermitted, PayloadTooLarge
 from opentill.core.ids import is_id
+from opentill.db.database import storing_nothing
 from opentill.http import routing
 from opentill.http.incoming import MAX_BODY
 from opentill.people import NEED_PROOF, Permission
@@ -235,7 +236,8 @@ async def _rehearse(request: PageRequest, page: Page[Any]) -> Response | None:
         return None
     request.is_rehearsal = True
     try:
-        return await page.handler(request)
+        with storing_nothing():
+            return await page.handler(request)
     except Rehearsed:
         return None
     finally:

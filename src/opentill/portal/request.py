@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope
 from opentill import context
 from opentill.core.errors import Invalid, Problem, or_not_found
 from opentill.core.ids import is_id
-from opentill.db.database import Tx
+from opentill.db.database import Tx, storing_nothing
 from opentill.disputes import WaitingCases
 from opentill.gateways import account_name
 from opentill.orders import OPERATOR
@@ -224,7 +224,10 @@ class PageRequest:
             await work(tx)
             raise Rehearsed
 
-        return await self.app.db.run(rehearse if self.is_rehearsal else work)
+        if not self.is_rehearsal:
+            return await self.app.db.run(work)
+        with storing_nothing(is_set=False):
+            return await self.app.db.run(rehearse)
 
     async def form(self) -> dict[str, str]:
         """Return the fields of the form. Raises the errors of ``forms.read``."""
