@@ -26,6 +26,7 @@ from support.tables import TENANT_TABLES
 # about.
 OTHER_MODULES: Final = {
     "opentill.cli.doctor_queries": "catalogues of PostgreSQL, which belong to no feature",
+    "opentill.epay.imported_queries": "what comes over from an old Epay server",
     "opentill.epay.recovery_queries": "servers of shops: checks, and pending notifications",
     "opentill.figures.awaited_queries": "money that becomes available later",
     "opentill.figures.attempt_queries": "figures that are counted from attempts",
@@ -47,7 +48,9 @@ OTHER_MODULES: Final = {
     "opentill.orders.search.across_merchants_queries": "finding orders of all merchants",
     "opentill.orders.search.shown_queries": "the status that pages show, and counts by it",
     "opentill.orders.transition_queries": "the statements of transitions",
+    "opentill.orders.imported_queries": "orders of an old Epay server",
     "opentill.payouts.overview_queries": "the list of payouts of all merchants",
+    "opentill.refunds.imported_queries": "refunds of an old Epay server",
     "opentill.webhooks.catchup_queries": "numbering events, and reading them by number",
     "opentill.webhooks.figure_queries": "figures of deliveries, with bounded reads",
     "opentill.webhooks.dispatch_queries": "the statements of the dispatcher",
@@ -201,6 +204,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         "epay.queries": "ALL ANY FAILED_NOTICES MAKE_NOTICES_DUE PAID_TWICE PRUNE_REQUESTS"
         " PRUNE_SIGNATURES"
         " SKIP_NOTICES",
+        "epay.imported_queries": "HAS_V2 ORDER_OF_NUMBER",
         "figures.brand_queries": "CLEAR DIFFER DISPUTES_OF_ALL LOCK PAYMENTS_OF_ALL RECOUNT",
         "figures.direct_refund_queries": "OF_ALL",
         "figures.gateway_queries": "DIFFER RECOUNT",
@@ -239,6 +243,7 @@ ACROSS_MERCHANTS: Final = frozenset(
         # these find a row by a public id, through the directory
         "checkouts.queries ": "BY_PUBLIC_ID",
         "epay.queries ": "MERCHANT_OF_PID",
+        "epay_import.queries": "OF_PIDS",
         "products.queries": "MERCHANT_OF SEARCH_ALL",
         # this finds attempts by pairs of gateway and id, in one batch for several merchants
         "orders.payments.queries ": "ATTEMPTS_OF_GATEWAYS",

@@ -238,7 +238,9 @@ def test_the_home_page_shows_the_volume_and_the_balances(shop: Shop) -> None:
     assert (page.status_code, heading_of(page)) == (200, "Home")
     text = visible_text(page.text)
     assert re.search(r"USD [0-9,]+( \$[0-9,.]+){5} By gateway", text)
-    assert re.search(r"Manual payments Bank transfer USD [0-9,]+ [0-9,]+ [0-9.]+% \$[0-9,.]+", text), text
+    assert re.search(
+        r"Manual payments Bank transfer USD [0-9,]+ [0-9,]+ [0-9.]+% \$[0-9,.]+", text
+    ), text
     assert re.search(r"Disputes this month Disputes [0-9]+ Won [0-9]+ Lost ", text), text
     recharge = AdjustmentRequest(
         kind="recharge", amount_minor=7500, reference="R", reason="start", by="ann"

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from opentill import disputes
 from opentill.disputes import Dispute
 from opentill.orders import PaymentAttempt
+from opentill.portal import timeline_tones
 from opentill.portal.labels import (
     ATTEMPT_STATUS,
     CUSTOMER_MAIL,
@@ -29,17 +30,6 @@ from opentill.web.language import Localizer
 from opentill.web.templates import isolated
 from opentill.web.translations import N_
 
-# Status of an attempt → color of the timeline's item for that status; "" for no color. Other
-# statuses have no item.
-_ATTEMPT_TONES: Final = {
-    "ACTION_REQUIRED": "",
-    "PENDING": "",
-    "DECLINED": "bad",
-    "REFUSED": "bad",
-    "VOIDED": "bad",
-    "DUPLICATE": "warn",
-    "GIVEN_BACK": "",
-}
 # Status of an attempt → the event of the order's history that led to this status.
 _ATTEMPT_EVENTS: Final = {
     "ACTION_REQUIRED": "accepted",
@@ -50,22 +40,6 @@ _ATTEMPT_EVENTS: Final = {
 _DISPUTE_RESPONSES: Final = {
     "ACCEPTED": N_("Dispute of {amount} accepted by {who}"),
     "CONTESTED": N_("Dispute of {amount} contested by {who}"),
-}
-_DISPUTE_TONES: Final = {"WON": "good", "LOST": "bad", "RECOVERED": "good"}
-# Event of the history that no other item shows → the color of its item; "" for no color.
-_HISTORY_TONES: Final = {
-    "imported": "",
-    "expired": "",
-    "refused": "bad",
-    "voided": "",
-    "carried_over": "",
-    "reserve_released": "good",
-    "amount_differs": "warn",
-    "payment_not_given_back": "bad",
-    "dispute_amount_differs": "warn",
-    "refund_at_gateway_unmatched": "warn",
-    "refund_handled": "",
-    "dispute_forwarded": "",
 }
 _IMPORTED: Final = N_("Imported from the server that was used before")
 # Why a CLOSED order was not paid → the event of the history with the same name for the end.
@@ -155,7 +129,7 @@ class Timeline:
             yield Item(at=attempt.created_at, sentence=sentence, facts=facts)
             if attempt.status in {"DUPLICATE", "GIVEN_BACK"}:
                 yield from self._second_payment(attempt)
-            elif attempt.status in _ATTEMPT_TONES:
+            elif attempt.status in timeline_tones.ATTEMPT:
                 yield self._attempt_end(attempt)
 
     def _paid_at_once(self, attempt: PaymentAttempt) -> bool:
@@ -178,7 +152,7 @@ class Timeline:
         yield Item(
             at=self._time_of(attempt, "duplicate_payment"),
             sentence=self._gettext(sentence, amount=amount),
-            tone=_ATTEMPT_TONES["DUPLICATE"],
+            tone=timeline_tones.ATTEMPT["DUPLICATE"],
             facts=(reference,) if attempt.provider_ref else (),
         )
         if is_returned:
@@ -191,7 +165,7 @@ class Timeline:
 
     def _attempt_end(self, attempt: PaymentAttempt) -> Item:
         facts: list[Fact] = []
-        sentence, tone = ATTEMPT_STATUS[attempt.status], _ATTEMPT_TONES[attempt.status]
+        sentence, tone = ATTEMPT_STATUS[attempt.status], timeline_tones.ATTEMPT[attempt.status]
         if attempt.status in declines.STATUSES and attempt.reason:
             reason = declines.merchant_reason_of(attempt.reason)
             facts = [
@@ -335,7 +309,7 @@ class Timeline:
             yield Item(
                 at=at,
                 sentence=self._gettext(DISPUTE_ENDED[status], amount=amount),
-                tone=_DISPUTE_TONES[status],
+                tone=timeline_tones.DISPUTE[status],
                 below=below,
             )
 
@@ -357,7 +331,7 @@ class Timeline:
 
     def _history(self) -> Iterator[Item]:
         for row in self._payment.history:
-            if row.event in _HISTORY_TONES:
+            if row.event in timeline_tones.HISTORY:
                 event = self._ending() if row.event == "expired" else row.event
                 if event is None:
                     continue
@@ -366,7 +340,7 @@ class Timeline:
                     sentence = self._gettext("Your response was sent to the bank")
                 if event == "carried_over":
                     sentence = self._carried_over() or sentence
-                yield Item(at=row.at, sentence=sentence, tone=_HISTORY_TONES[row.event])
+                yield Item(at=row.at, sentence=sentence, tone=timeline_tones.HISTORY[row.event])
 
     def _ending(self) -> str | None:
         """Return the event that names the end of the session as the status does.
