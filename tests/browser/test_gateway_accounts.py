@@ -202,7 +202,7 @@ async def test_a_customer_pays_with_an_account_that_was_added_in_three_actions(
     await context.close()
 
     await page.reload()
-    await expect(page.locator("main")).to_contain_text("test payment of this account")
+    await expect(page.locator("main")).to_contain_text("Test payment of this account")
     await expect(page.locator("main")).to_contain_text(label)
     await app.db.run(
         lambda tx: accounts.set_status(tx, account_id, "RETIRED", now_ms(), actor=TESTER)

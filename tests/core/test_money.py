@@ -192,6 +192,7 @@ def _order(rng: random.Random) -> Any:
         refund_held_minor=0,
         refund_debit_minor=0,
         paid_directly=False,
+        imported=False,
     )
 
 

@@ -92,7 +92,7 @@ def test_a_dispute_is_contested_and_may_still_be_accepted(shop: Shop) -> None:
     assert "Contested: your evidence went to the operator" in page
     assert "Contest the dispute" not in page
     assert "Contested" in text_of(agent.get("/console/disputes?status=UNDER_REVIEW"))
-    assert "Contested: submit the evidence" in text_of(agent.get(f"/console/disputes/{dispute.id}"))
+    assert "Not forwarded yet" in text_of(agent.get(f"/console/disputes/{dispute.id}"))
     assert page.count("The parcel arrived on Monday.") == 1
     accepted = ada.post(f"{path}/response", {"response": "ACCEPTED"})
     assert accepted.headers["location"] == f"{path}?done=ACCEPTED"

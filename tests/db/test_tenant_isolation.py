@@ -120,8 +120,8 @@ EXPLAINED: Final = frozenset(
         ),
         # these read parts of hours: tests/orders/search/test_search.py
         "orders.search.shown_queries": "EXCEPTIONS STATUSES",
-        "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE"
-        " INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
+        "merchants.queries": "INSERT_KEY REVOKE_KEY LOCKED_KEY REPLACE_KEY"
+        " AUTHENTICATE_LIMITED AUTHENTICATE INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
         # this is about a closed merchant: tests/onboarding
         "merchants.queries    ": "CLOSED_AT",
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"

@@ -284,7 +284,7 @@ async def find_attempt(url: str, status: str) -> str | None:
 
 async def wait_for_attempt(url: str, status: str, *, exists: bool) -> None:
     """Wait until an attempt with a status exists, or none does any more."""
-    for _ in range(100):
+    for _ in range(300):
         if (await find_attempt(url, status) is not None) is exists:
             return
         await asyncio.sleep(0.1)

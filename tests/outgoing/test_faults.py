@@ -1,5 +1,6 @@
 """The faults of merchants' addresses are named: on real connections, and for known responses."""
 
+import ssl
 import time
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ async def test_twelve_faults_of_addresses_are_named_for_webhooks_and_epay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "trusted.pem"))
+    monkeypatch.setattr(client, "_tls_context", ssl.create_default_context)  # not the one of before
     monkeypatch.setattr(jobs, "TIMEOUT_S", _TIMEOUT_S)
     async with faulty_server(tmp_path) as server:
         planted = server.planted()

@@ -134,8 +134,11 @@ def test_every_integer_has_a_width_and_every_time_has_64_bits() -> None:
             continue
         assert schema.get("format") in {"int32", "int64"}, path
         if schema["format"] == "int32":
-            assert "const" in schema or schema["minimum"] >= -(2**31), path
-            assert "const" in schema or schema["maximum"] < 2**31, path
+            values = [schema["const"]] if "const" in schema else schema.get("enum")
+            low, high = (
+                (min(values), max(values)) if values else (schema["minimum"], schema["maximum"])
+            )
+            assert -(2**31) <= low <= high < 2**31, path
         if re.search(r"([a-z]At|_at|/at|[sS]ince|[uU]ntil|Date)$", path):
             assert schema["format"] == "int64", path
             time_count += 1

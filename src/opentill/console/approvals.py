@@ -103,6 +103,7 @@ async def _page(
         limit_of=limit_of,
         refusals={requester: _refusal(requester, field) for requester, field in refusals.items()},
         reset_refusals={key: CANNOT_CONFIRM[field] for key, field in reset_refusals.items()},
+        has_waiting=bool(waiting or runs or resets),
         has_limit=request.app.settings.approval_above is not None,
         effects=effects,
         link_ids=partial(audit_entries.link_ids, request),

@@ -45,7 +45,10 @@ def test_a_repeat_after_a_kill_acts_once(v2_shop: EpayV2Shop, moment: str) -> No
         ("pay/refund", v2_shop.sign_v2(refund, timestamp=at)),
         ("pay/close", v2_shop.sign_v2({"trade_no": unpaid["trade_no"]}, timestamp=at)),
     ]
-    fields = {"database_url": v2_shop.api_server.settings.database_url, **SECRETS}
+    settings = v2_shop.api_server.settings
+    fields = {
+        "database_url": settings.database_url, "db_prepared": settings.db_prepared, **SECRETS
+    }  # fmt: skip
     script = str(Path(__file__).with_name("killed_server.py"))
     command = [sys.executable, script, json.dumps(fields), moment]
     for path, form in requests:
