@@ -33,7 +33,9 @@ def import_(
     ],
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run/--apply", help="Report only, which is the default; or write it."),
+        typer.Option(
+            "--dry-run/--apply", help="--dry-run, the default, only reports; --apply imports."
+        ),
     ] = True,
     channel: Annotated[
         list[str] | None,
@@ -43,12 +45,13 @@ def import_(
         ),
     ] = None,
     prefix: Annotated[
-        str | None, typer.Option(help="The prefix of the tables, if there are several servers.")
+        str | None,
+        typer.Option(help="The prefix of the tables to import, if the dump has several servers."),
     ] = None,
     accept_left_out: Annotated[
         bool,
         typer.Option(
-            "--accept-left-out", help="Switch merchants on although rows of them are left out."
+            "--accept-left-out", help="Switch on merchants even if some of their rows are left out."
         ),
     ] = False,
     actor: "Actor",
@@ -57,8 +60,8 @@ def import_(
     """Move in from an old Epay server (彩虹易支付): merchants, keys, orders, refunds and balances.
 
     Without --apply nothing is written: the command reports what comes over and what does not, by
-    table and merchant. An import that was interrupted is continued by running it again. Exit code 1
-    if rows are left out or merchants stay switched off.
+    table and merchant. An import that was interrupted is continued by running it again. The exit
+    code is 1 if rows are left out, if a pid is taken here or, with --apply, if a merchant is off.
     """
     from opentill import epay_import
     from opentill.core.errors import Invalid
@@ -91,7 +94,7 @@ def import_(
     try:
         report, done = session.run(work())
     except epay_import.BadSource as problem:
-        raise Invalid("dump", f"dump must be a complete one: {problem}") from None
+        raise Invalid("dump", f"dump must be a complete dump in UTF-8: {problem}") from None
     _show(report, done, as_json=as_json)
     if report.conflicts or report.left_out or (done is not None and done.unfinished):
         raise typer.Exit(1)

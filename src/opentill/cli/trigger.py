@@ -48,7 +48,7 @@ def trigger(
     checkout, refund = _fields(data)
     scenario = SCENARIOS[event_type]
     if refund and not scenario.is_refunded:
-        raise Invalid("data", f"data must have no refund: {event_type} has none")
+        raise Invalid("data", f"data must have no refund: {event_type} makes none")
 
     async def work() -> dict[str, object]:
         async with Flow(server, key, timeout) as flow:
@@ -76,5 +76,5 @@ def _fields(data: str) -> "tuple[dict[str, Any], dict[str, Any]]":
     checkout = cast("dict[str, Any]", fields)
     refund: object = checkout.pop("refund", {})
     if not isinstance(refund, dict):
-        raise Invalid("data", "data must have an object as refund")
+        raise Invalid("data", "data must have a JSON object as refund")
     return checkout, cast("dict[str, Any]", refund)

@@ -261,7 +261,7 @@ class DumpReader:
                     raise self._truncated()
                 if whole is None and self._ended and not self._buffer[self._at :].strip():
                     raise self._truncated()
-                msg = f"it must have {count} values, as the table has columns"
+                msg = f"the row must have {count} values, one for each column of the table"
                 raise self._problem(msg)
         self._at = match.end()
         return match

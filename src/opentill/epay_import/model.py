@@ -1,4 +1,4 @@
-"""What an old Epay server stores, as far as it comes over, and why something does not."""
+"""Records of an old Epay server that are imported, and the reasons why a row is left out."""
 
 from typing import Final, Literal, NamedTuple
 

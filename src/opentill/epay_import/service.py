@@ -1,4 +1,4 @@
-"""Import an old Epay server: survey it, check what it meets here, then write it (decision 0175).
+"""Import an old Epay server: read it once, look for pids that are taken, then write (decision 0175).
 
 An import that is interrupted is continued by running it again: ids follow from the old numbers, and
 a merchant stays switched off until all of it is here. Running it once more changes nothing.
@@ -25,9 +25,8 @@ from opentill.epay_import.survey import Survey, Surveyor
 from opentill.epay_import.tables import Tables
 from opentill.merchants import Actor, Capability
 
-OpenSource = Callable[
-    [Tables], Iterator[Row]
-]  # begins to read the source, as often as it is called
+# Opens the source at its beginning; called once for each pass.
+OpenSource = Callable[[Tables], Iterator[Row]]
 _SHOWN: Final = 5
 
 
