@@ -38,6 +38,7 @@ from support.api_server import api_server, clock, shop
 from support.commands import fork_server
 from support.databases import Databases, database_address
 from support.deployment import copy_directory, deployment, migrated
+from support.isolation import ISOLATION
 from support.once import once
 from support.pooler import POOLED
 from support.run_directory import MEMORY, has_room, run_directory
@@ -71,9 +72,8 @@ __all__ = [
 
 TEMPLATE: Final = "opentill_template"
 # Options of whole runs, see docs/testing.md. ORDER is the seed of a random order of the files and
-# of the tests in each. ISOLATION is the isolation level of all transactions.
+# of the tests in each; ``support/isolation.py`` has another one.
 ORDER: Final = os.environ.get("OPENTILL_TEST_ORDER", "")
-ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
 # The directory of a PostgreSQL whose template is already migrated. Tests of the recipes set it when
 # they start pytest in a copy of the project.
 POSTGRES_FILES: Final = os.environ.get("OPENTILL_TEST_POSTGRES", "")

@@ -71,7 +71,7 @@ def test_real_money_and_wrong_data_are_refused(
         (("order.paid", *right, "--data", "tea"), "--data must be a JSON object"),
         (("order.paid", *right, "--data", '{"price": "1"}'), "price is none"),
         (("order.paid", *right, "--data", '{"refund": {}, "quantity": 0}'), "quantity"),
-        (("order.paid", *right, "--data", '{"refund": {"amount": "1"}}'), "order.paid has none"),
+        (("order.paid", *right, "--data", '{"refund": {"amount": "1"}}'), "order.paid makes none"),
         (("order.lost", *right), "type must be one of order.paid"),
         (("order.paid", "--server", api_server.url, "--key", "svc_live_x"), "does not accept"),
     )

@@ -1,6 +1,7 @@
 """An attempt's outcome locks the order first; other lock orders wait or are tried again."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import asyncpg
@@ -12,6 +13,7 @@ from opentill.gateways.model import PaymentOutcome
 from opentill.orders import Order, PaymentAttempt
 from opentill.orders.payments import queries
 from support import world
+from support.isolation import SERIALIZABLE
 from support.transactions import db
 from support.world import HOUR, NOW
 
@@ -93,7 +95,8 @@ async def test_a_deadlock_of_an_attempt_and_its_order_is_tried_again(
             await tx.execute(DECLINE, attempt.id)
 
     await _both(db.run(report), db.run(decline))
-    assert len(runs) == 3, runs  # PostgreSQL has ended one of the two, which ran again
+    # PostgreSQL has ended one of the two, which ran again.
+    assert len(runs) == 3 or (SERIALIZABLE and len(runs) > 3), runs
     after = await _read(db, order)
     if (reported, runs[-1]) == ("SUCCEEDED", "decline"):
         assert (after.status, after.closed_as) == ("PAID", None)
@@ -138,7 +141,7 @@ async def test_locks_of_an_attempt_alone_only_delay_its_outcome(
         await _report(tx, attempt, "DECLINED")
 
     await _both(db.run(claim), db.run(report))
-    assert runs == ["report"]
+    assert runs == ["report"] or (SERIALIZABLE and set(runs) == {"report"})
     after = await _read(db, order)
     assert (after.status, after.closed_as) == ("CLOSED", "DECLINED")
 
@@ -163,7 +166,8 @@ async def test_concurrent_reports_of_two_attempts_of_one_order_do_not_deadlock(d
         await _report(tx, attempt, "DECLINED")
 
     await _both(*(db.run(lambda tx, a=attempt: report(tx, a)) for attempt in attempts * 4))
-    assert sorted(runs) == sorted([attempt.id for attempt in attempts] * 4)
+    expected = Counter([attempt.id for attempt in attempts] * 4)
+    assert Counter(runs) == expected or (SERIALIZABLE and Counter(runs) >= expected)
     assert (await _read(db, order)).closed_as == "DECLINED"
 
 

@@ -1,7 +1,6 @@
 """A payment link with a number of uses: who holds them, and when they are free again."""
 
 import asyncio
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -17,6 +16,7 @@ from opentill.payment_links import jobs
 from payment_links.links import FORM_ID, create_link, open_by_form, read_link
 from support import world
 from support.api_server import ApiServer, Shop
+from support.isolation import SERIALIZABLE
 from support.people import Visitor
 from support.waits import find_waiting_session
 
@@ -171,7 +171,7 @@ def test_a_customer_waits_for_an_idle_session_that_is_ending_and_gets_its_use(
         response = server.tx(end_session).result()
     usable = 303 if method == "post" else 200
     # In a serializable transaction, the page still shows the state before the session ended.
-    is_snapshot = os.environ.get("OPENTILL_TEST_ISOLATION") == "serializable" and method == "get"
+    is_snapshot = SERIALIZABLE and method == "get"
     assert response.status_code == (usable if ends or is_snapshot else 410), response.text
     assert read_link(shop, created)["openSessions"] == (0 if ends and method == "get" else 1)
     server.check_books()

@@ -127,8 +127,8 @@ def _merchant(old_server: Survey, uid: int) -> MerchantReport:
     notes += [why for why in (old.charge_off, old.refund_off, old.payout_off) if why]
     if sums.left_out:
         notes.append(
-            "some rows of it are left out, so it stays off: repair them on the old server and import a new dump,"
-            " or use --accept-left-out"
+            "some rows of it are left out, so it stays off: repair them on the old server and"
+            " import a new dump, or use --accept-left-out"
         )
     if sums.open_settlements:
         amount = _show(sums.open_settlements_minor)

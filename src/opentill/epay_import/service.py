@@ -1,4 +1,4 @@
-"""Import an old Epay server: read it once, look for pids that are taken, then write (decision 0175).
+"""Import an old Epay server: read it, look for pids that are taken, then write (decision 0175).
 
 An import that is interrupted is continued by running it again: ids follow from the old numbers, and
 a merchant stays switched off until all of it is here. Running it once more changes nothing.
