@@ -187,3 +187,9 @@ def _show_done(done: "Done") -> None:
     if done.unfinished:
         pids = ", ".join(map(str, done.unfinished))
         output.say(f"these merchants stay switched off: {pids}")
+    if done.changed:
+        pids = ", ".join(map(str, sorted(done.changed)))
+        output.say(
+            f"orders of these merchants have changed since an earlier dump: {pids}; import the"
+            " newest dump into a new deployment"
+        )

@@ -21,6 +21,7 @@ from opentill.epay.imported import (
     split_type,
 )
 from opentill.epay.imported import insert_orders as insert_imported_orders
+from opentill.epay.imported import replace_keys as replace_imported_keys
 from opentill.epay.imported import start_notices as start_imported_notices
 from opentill.epay.model import (
     AddressToCheck,
@@ -90,6 +91,7 @@ __all__ = [
     "list_paid_twice",
     "notice_of",
     "read_public_key",
+    "replace_imported_keys",
     "resend",
     "return_address",
     "rotate",

@@ -68,8 +68,9 @@ async def check_address(
     """
     async with db.connection() as tx:
         order = await queries.BY_ORDER.first(tx, merchant_id=merchant_id, order_id=order_id)
-        if order is None:
-            raise NotFound(reason=f"there is no Epay order {order_id}")
+        offered = await recovery_queries.ADDRESSES.all(tx, merchant_id=merchant_id, limit=_MOST)
+        if order is None or order_id not in {each.order_id for each in offered}:
+            raise NotFound(reason=f"{order_id} is no order whose server can be checked")
         params, is_paid = _PROBE, order.status in PAID_STATUSES
         if is_paid:
             try:

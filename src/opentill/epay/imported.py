@@ -4,6 +4,7 @@ Shops keep their pid, their keys and the platform's public key, and find their o
 numbers that the old server gave them.
 """
 
+import secrets
 from collections.abc import Sequence
 from typing import Final
 
@@ -87,7 +88,8 @@ async def insert_credentials(
         tx,
         merchant_id=merchant_id,
         pid=pid,
-        sealed_key=encrypt_key(settings, merchant_id, keys.key),
+        # Nobody may sign with an empty key, if the merchant is ever enabled.
+        sealed_key=encrypt_key(settings, merchant_id, keys.key or secrets.token_hex(16)),
         versions=keys.versions,
         public_key=keys.public_key,
         public_key_at=None if keys.public_key is None else now,
@@ -95,6 +97,19 @@ async def insert_credentials(
     )
     await merchants.record_audit(tx, actor, "epay import", merchant_id, f"pid {pid}", now)
     return await find_or_create_product(tx, merchant_id, "CNY", now)
+
+
+async def replace_keys(tx: Tx, settings: Settings, keys: NewMerchantKeys, now: int) -> None:
+    """Store the keys of a merchant as the newest dump has them, before it is enabled."""
+    await imported_queries.REPLACE_KEYS.run(
+        tx,
+        merchant_id=keys.merchant_id,
+        sealed_key=encrypt_key(settings, keys.merchant_id, keys.key),
+        versions=keys.versions,
+        public_key=keys.public_key,
+        public_key_at=None if keys.public_key is None else now,
+        now=now,
+    )
 
 
 async def insert_orders(tx: Tx, orders: Sequence[ImportedEpayOrder], now: int) -> None:

@@ -10,6 +10,13 @@ INSERT_CREDENTIALS = Command(
         :public_key_at)
     """,
 )
+REPLACE_KEYS = Command(
+    """
+    update epay_credentials set sealed_key = :sealed_key, versions = :versions,
+        public_key = :public_key, public_key_at = :public_key_at, updated_at = :now
+    where merchant_id = :merchant_id and state = 'DISABLED'
+    """,
+)
 # The submissions of a number continue those that are stored.
 INSERT_ORDERS = Command(
     """

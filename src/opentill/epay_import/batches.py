@@ -91,8 +91,11 @@ class Writer:
         for stored in await orders.find_imported_states(tx, list(by_key)):
             old = by_key.pop((stored.merchant_id, stored.id))
             done.orders_before += 1
-            if stored.status == "CLOSED" and old.paid_at is not None:
-                done.left_out["paid since it was imported as unpaid"] += 1
+            # An earlier dump has brought the order, and the merchant goes on with its old server.
+            was_paid, is_paid = stored.status != "CLOSED", old.paid_at is not None
+            if (was_paid, stored.refunded_minor) != (is_paid, old.refunded_minor):
+                done.left_out["paid or refunded since an earlier dump brought it"] += 1
+                done.changed.add(old.uid)
         if not by_key:
             return
         checkouts = {key: new_session_id() for key in by_key}
@@ -159,6 +162,7 @@ class Writer:
             done.refunds += 1
         else:
             done.left_out["a refund of no order, or more than its order says was refunded"] += 1
+            done.incomplete.add(refund.uid)
 
 
 def _method_of(old: OldOrder) -> Method | None:

@@ -79,8 +79,9 @@ def _value(text: bytes) -> bytes | None:
         return content
     if text.upper() == b"NULL":
         return None
-    if text[:2] in (b"0x", b"0X"):
-        return bytes.fromhex(text[2:].decode("ascii"))
+    if text[:2] in (b"0x", b"0X"):  # MySQL reads 0xF as 0x0F
+        digits = text[2:].decode("ascii")
+        return bytes.fromhex("0" * (len(digits) % 2) + digits)
     return text
 
 

@@ -27,4 +27,7 @@ class Done(msgspec.Struct, kw_only=True):
     orders_before: int = 0
     refunds: int = 0
     left_out: Counter[str] = msgspec.field(default_factory=Counter[str])
+    # Pids with refunds that belong to no order, and with orders that an earlier dump had otherwise.
+    incomplete: set[int] = msgspec.field(default_factory=set[int])
+    changed: set[int] = msgspec.field(default_factory=set[int])
     opened_minor: int = 0

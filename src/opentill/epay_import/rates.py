@@ -10,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final, cast
 
 from opentill.core.payment_methods import Method
+from opentill.epay_import import values
 from opentill.epay_import.model import Channel, OldMerchant
 
 # The names of the old server's payment types that are payment methods here.
@@ -54,11 +55,11 @@ def _rates(info: str) -> dict[int, str]:
     """Return the rates of a group or merchant by the ids of payment types."""
     try:
         parsed: Any = json.loads(info) if info else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     rates: dict[int, str] = {}
     for type_id, cell in _items(parsed):
-        if type_id.isdigit():
+        if values.is_number(type_id):
             rates[int(type_id)] = str(dict(_items(cell)).get("rate") or "").strip()
     return rates
 

@@ -127,7 +127,7 @@ class Reader:
 
     def _type(self, row: Row, value: bytes | None) -> str:
         written = values.text(row, value, "type")
-        name = self._types.get(int(written), "") if written.isdigit() else written
+        name = self._types.get(int(written), "") if values.is_number(written) else written
         return name[:_MAX_TYPE]
 
     def refund(self, row: Row) -> OldRefund | None:
@@ -172,6 +172,8 @@ def merchant(row: Row) -> OldMerchant:
     if cells["mode"] == b"1":
         notes.append("its customers paid the fee: here the merchant pays it")
     public_key, versions = _read_versions(row, cells, notes)
+    if cells["keytype"] == b"1" and public_key is None:
+        off.append("it allows V2 only and has no usable public key")
     status, pay = cells["status"], cells["pay"]
     blocked = "the merchant was blocked on the old server" if status != b"1" else ""
     return OldMerchant(
@@ -212,8 +214,16 @@ def _name(row: Row, cells: Mapping[str, bytes | None], uid: int) -> str:
         if name:
             return name[:200]
     url = values.text(row, cells["url"], "url").strip()
-    host = urlsplit(url if "//" in url else f"//{url}").netloc if url else ""
+    host = _netloc(url if "//" in url else f"//{url}")
     return host[:200] or f"Merchant {uid}"
+
+
+def _netloc(url: str) -> str:
+    """Return host and port of an address, "" if it is none."""
+    try:
+        return urlsplit(url).netloc
+    except ValueError:  # such as http://[
+        return ""
 
 
 def channel(row: Row, types: Mapping[int, str]) -> Channel:
@@ -240,7 +250,8 @@ def settlement(row: Row) -> OldSettlement:
 
 
 def _address(url: str) -> str:
-    return url if len(url) <= _MAX_TEXT and _ADDRESS.fullmatch(url) else ""
+    is_address = len(url) <= _MAX_TEXT and _ADDRESS.fullmatch(url) and _netloc(url)
+    return url if is_address else ""
 
 
 def _ip(value: bytes | None) -> str:

@@ -88,7 +88,9 @@ async def run(
         if merchant.state == "FINISHED":
             continue
         old = old_server.merchants[uid]
-        is_complete = old_server.is_complete(uid) or (requested.accept_left_out and not old.off)
+        is_whole = old_server.is_complete(uid) and uid not in done.incomplete
+        accepted = requested.accept_left_out and not old.off
+        is_complete = (is_whole or accepted) and uid not in done.changed
         if not is_complete:
             done.unfinished.append(uid)
         elif await _finish(db, settings, requested.actor, merchant, old, now):
@@ -130,24 +132,8 @@ async def _create(
             platform_fee_rate=default if default < 1 else Decimal(0),
             settlement_delay_days=0,
         )
-        switches: dict[Capability, str] = {
-            "charge": old.charge_off,
-            "refund": old.refund_off,
-            "payout": old.payout_off,
-        }
-        for capability, why in switches.items():
-            if why:
-                switcher = Actor(actor.who, why)
-                await merchants.set_capability(
-                    tx, merchant.id, capability, on=False, actor=switcher, now=now
-                )
-        keys = epay.NewMerchantKeys(
-            merchant_id=merchant.id,
-            pid=old.uid,
-            key=old.key,
-            versions=old.versions,
-            public_key=old.public_key,
-        )
+        await _switch_off(tx, merchant.id, old, actor, now)
+        keys = _keys_of(merchant.id, old)
         product_id = await epay.insert_credentials(tx, settings, keys, now, actor=actor)
         await queries.INSERT.run(tx, merchant_id=merchant.id, pid=old.uid, now=now)
         return ImportedMerchant(
@@ -155,6 +141,30 @@ async def _create(
         )
 
     return await db.run(work)
+
+
+def _keys_of(merchant_id: str, old: OldMerchant) -> epay.NewMerchantKeys:
+    return epay.NewMerchantKeys(
+        merchant_id=merchant_id,
+        pid=old.uid,
+        key=old.key,
+        versions=old.versions,
+        public_key=old.public_key,
+    )
+
+
+async def _switch_off(tx: Tx, merchant_id: str, old: OldMerchant, actor: Actor, now: int) -> None:
+    """Switch off what the old server has switched off. Idempotent."""
+    switches: dict[Capability, str] = {
+        "charge": old.charge_off,
+        "refund": old.refund_off,
+        "payout": old.payout_off,
+    }
+    for capability, why in switches.items():
+        if why:
+            await merchants.set_capability(
+                tx, merchant_id, capability, on=False, actor=Actor(actor.who, why), now=now
+            )
 
 
 async def _write_rows(  # noqa: PLR0913 - the parts of an import
@@ -201,6 +211,8 @@ def _add(done: Done, part: Done) -> None:
     done.orders_before += part.orders_before
     done.refunds += part.refunds
     done.left_out += part.left_out
+    done.incomplete |= part.incomplete
+    done.changed |= part.changed
 
 
 async def _finish(
@@ -226,6 +238,9 @@ async def _finish(
                 reference=f"epay-import-{old.uid}",
             )
             await adjustments.request(tx, merchant.merchant_id, opening, None, now)
+        # An earlier dump may have had other keys and switches.
+        await _switch_off(tx, merchant.merchant_id, old, actor, now)
+        await epay.replace_imported_keys(tx, settings, _keys_of(merchant.merchant_id, old), now)
         await epay.enable(tx, settings, merchant.merchant_id, now, actor=actor)
         await epay.start_imported_notices(tx, merchant.merchant_id, now)
         await queries.FINISH.run(tx, merchant_id=merchant.merchant_id, now=now)

@@ -111,7 +111,7 @@ class Surveyor:
             order = self._reader.order(row)
         except LeftOut:
             uid = row.values[3]
-            if uid is not None and uid.isdigit():
+            if uid is not None and values.is_number(uid.decode(errors="replace")):
                 self.survey.sums_of(int(uid)).left_out += 1
             raise
         sums = self.survey.sums_of(order.uid)

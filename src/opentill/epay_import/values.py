@@ -13,6 +13,7 @@ _MONEY: Final = re.compile(rb"(-?)([0-9]{1,12})(?:\.([0-9]{1,2})0*)?", re.ASCII)
 _NUMERIC: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?", re.ASCII)
 _TIME: Final = re.compile(rb"(\d{4}-\d\d-\d\d \d\d):(\d\d):(\d\d)(?:\.\d+)?", re.ASCII)
 _MOST_HOURS: Final = 100_000
+_MOST_DIGITS: Final = 18
 
 
 def minor(value: bytes | None, column: str) -> int:
@@ -30,15 +31,20 @@ def minor(value: bytes | None, column: str) -> int:
     return -cents if match[1] else cents
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a whole number of at most eighteen digits."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+
+
 def number(value: bytes | None, column: str, default: int | None = None) -> int:
     """Return a whole number. Raises LeftOut; NULL is ``default`` if there is one."""
     if value is None and default is not None:
         return default
-    try:
-        return int(value or b"")
-    except ValueError:
+    digits = (value or b"").decode(errors="replace")
+    if not is_number(digits.removeprefix("-")):
         msg = f"{column} is no number"
-        raise LeftOut(msg) from None
+        raise LeftOut(msg)
+    return int(digits)
 
 
 def text(row: Row, value: bytes | None, column: str) -> str:

@@ -248,7 +248,8 @@ class EpayV2Gateway:
         """
         if reply.is_unprocessed:  # UNREACHABLE makes OpenTill send the refund again later
             return RefundOutcome(status="UNREACHABLE", reason=reply.summary)
-        if reply.is_refusal:
+        # A repeated refund may be refused because of the first one, which still runs.
+        if reply.is_refusal and not request.repeated:
             order = None if reply.is_signed else await self._query_order(request.attempt_id)
             if order is None or self._order_status(order, request.attempt_id) == "paid":
                 return RefundOutcome(status="REFUSED", reason=reply.summary)
