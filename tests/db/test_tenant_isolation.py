@@ -39,8 +39,8 @@ EXPLAINED: Final = frozenset(
         "epay_import.queries": "OF_PIDS INSERT STATE FINISH",
         "orders.imported_queries": "STATES INSERT",
         "refunds.imported_queries": "INSERT EXISTS NUMBER_TAKEN AMOUNT COPY REDUCE DELETE",
-        "epay.imported_queries": "INSERT_CREDENTIALS INSERT_ORDERS INSERT_NOTICES START_NOTICES"
-        " ORDER_OF_NUMBER HAS_V2",
+        "epay.imported_queries": "INSERT_CREDENTIALS REPLACE_KEYS INSERT_ORDERS INSERT_NOTICES"
+        " START_NOTICES ORDER_OF_NUMBER HAS_V2",
         # staff read and close the cases of all merchants: tests/deposits, tests/console
         "deposits.queries": "OPEN_CASES CASES_OF_ATTEMPTS CLOSE_CASE",
         # these run in tests/payouts, tests/db/test_row_locks.py and tests/console/test_books.py
